@@ -19,7 +19,7 @@ from mooring.cluster.binder.protection import controller as protection
 from mooring.cluster.binder.volumes.reasons import VolumeMissing
 from mooring.cluster.nodehealth.podgc import controller as podgc
 from mooring.cluster.nodehealth.podgc.decide import Decision as GcDecision
-from mooring.cluster.nodehealth.podgc.reasons import Kept
+from mooring.cluster.nodehealth.reasons import Kept
 from mooring.cluster.workloads.jobs import reconcile as jobs
 from mooring.cluster.workloads.statefulsets import decide as stateful_sets
 from mooring.control.event_correlation import Correlator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from mooring.cluster.binder.ephemeral import reasons as why
+from mooring.cluster.binder import reasons as why
 from mooring.cluster.binder.ephemeral.decide import decide_pod
 from tests.support.builders import Json, a_claim, a_pod, an_ephemeral_volume, typed
 

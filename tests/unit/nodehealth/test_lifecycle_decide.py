@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from mooring.api.core import Taint
-from mooring.cluster.nodehealth.lifecycle.decide import Decision, decide_node, decide_pod
-from mooring.cluster.nodehealth.lifecycle.heard import Heard, heard_of_lease, heard_of_node
+from mooring.cluster.nodehealth.lifecycle.decide import Decision, Heard, decide_node, decide_pod, heard_of_lease, heard_of_node
 from mooring.cluster.nodehealth.options import NodeHealthOptions
 from tests.support.builders import Json, a_lease, a_node, a_pod, typed
 

@@ -12,7 +12,7 @@ from mooring.api.meta import Condition
 from mooring.api.pods import Pod
 from mooring.api.workloads import Deployment, Job, ReplicaSet
 from mooring.base.clock import parse_rfc3339
-from mooring.cluster.workloads import conditions, templates
+from mooring.cluster.workloads import conditions
 from mooring.cluster.workloads.deployments import decide as deployments
 from mooring.cluster.workloads.deployments import rollout
 from mooring.cluster.workloads.deployments.revisions import DESIRED, HASH_LABEL, HISTORY, MAX, REVISION, max_surge, max_unavailable
@@ -21,7 +21,7 @@ from mooring.cluster.workloads.jobs import decide as jobs
 from mooring.cluster.workloads.jobs import status as job_status
 from mooring.cluster.workloads.jobs import tally as tallies
 from mooring.cluster.workloads.ownership import claim
-from mooring.cluster.workloads.pods import available_in_s, first_to_go
+from mooring.cluster.workloads.pods import available_in_s, first_to_go, share_of, template_hash
 from mooring.cluster.workloads.replicasets import decide as replicasets
 from mooring.cluster.workloads.statefulsets import decide as statefulsets
 from mooring.cluster.workloads.statefulsets import identity
@@ -537,11 +537,11 @@ def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
 
 @pytest.mark.parametrize(("share", "up", "number"), [(3, True, 3), ("25%", True, 2), ("25%", False, 1), ("0%", True, 0), (None, True, 0)])
 def test_shares(share: int | str | None, up: bool, number: int) -> None:
-    assert number == templates.share_of(share, 5, up=up)
+    assert number == share_of(share, 5, up=up)
 
 
 def test_a_hash_follows_the_template_and_the_collisions() -> None:
     one, other = a_template(), a_template(image="other")
-    hashes = {templates.template_hash(template, count) for template in (one, other) for count in (None, 1)}
+    hashes = {template_hash(template, count) for template in (one, other) for count in (None, 1)}
     assert 4 == len(hashes)
-    assert templates.template_hash(dict(reversed(one.items())), None) == templates.template_hash(one, None)
+    assert template_hash(dict(reversed(one.items())), None) == template_hash(one, None)

@@ -1,4 +1,4 @@
-"""Which volumes a Node's status should list as attached. Pure.
+"""Which volumes a Node's status should list as attached, and the patch that says so. Pure.
 
 Entries of other plugins stay as they are; differs from upstream, which drops them. An entry of a CSI volume that has no attachment goes.
 """
@@ -11,7 +11,11 @@ from mooring.api.core import AttachedVolume, Node
 from mooring.api.volume_names import PLUGIN
 from mooring.base.clock import Instant
 from mooring.cluster.attachdetach.facts import Volume
+from mooring.cluster.attachdetach.identity import WAITED
 from mooring.cluster.attachdetach.release import Rules, is_to_be_reported
+from mooring.cluster.attachdetach.waited import written_on
+from mooring.kube.cluster import Patch
+from mooring.kube.patch import merge_patch
 
 Report = tuple[AttachedVolume, ...]
 
@@ -37,3 +41,10 @@ def is_current(node: Node, report: Report) -> bool:
 
 def _by_name(one: AttachedVolume) -> str:
     return one.name
+
+
+def report_patch(node: Node, report: Report, waited: str) -> Patch:
+    """The whole list, since it is replaced as a whole; refused where another Node has taken the name. waited: as of `waited.note_of`."""
+    listed = [{"name": one.name, "devicePath": one.device_path} for one in report]
+    noted = {} if waited == written_on(node) else {"annotations": {WAITED: waited or None}}
+    return merge_patch({"metadata": noted, "status": {"volumesAttached": listed or None}}, of=node)

@@ -1,12 +1,14 @@
-"""Questions about single objects: which volume a PersistentVolume is, whether a pod counts, what a node's marks mean. And what is kept of
-them."""
+"""Questions about single objects: which volume a PersistentVolume is, whether a pod counts, what a node's marks mean. The parts of objects
+that caches keep; and the body of a volume's attachment."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import operator
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from mooring.api.core import Node, PersistentVolume, PersistentVolumeSpec, Taint
 from mooring.api.meta import Condition, Object, annotation, is_deleting
@@ -22,7 +24,7 @@ from mooring.api.migration import (
 )
 from mooring.api.nodes import OUT_OF_SERVICE_TAINT
 from mooring.api.pods import ContainerStatus, Pod, Volume
-from mooring.api.storage import VolumeAttachment
+from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.api.volume_names import attachment_name, unique_name
 from mooring.base.units import parse_duration_s
 from mooring.cluster.attachdetach.options import NEVER
@@ -35,6 +37,7 @@ FORCE_AFTER: Final = "mooring.dev/force-detach-after"
 WAITED: Final = "mooring.dev/force-detach-waited"
 """On a Node: `waited.py`."""
 
+NODE_ID_ANNOTATION: Final = "csi.alpha.kubernetes.io/node-id"
 BOUND: Final = "Bound"
 _SHARED: Final = frozenset({"ReadWriteMany", "ReadOnlyMany"})
 
@@ -205,3 +208,18 @@ def node_ids_of(drivers: frozenset[str]) -> Part:
 def keeps_of_pod(pod: Pod) -> Part | None:
     """Pods without a volume that may be attached are not kept at all."""
     return _POD if any(map(_may_be_attached, pod.spec.volumes or ())) else None
+
+
+def source_body(pv_name: str, inline: PersistentVolumeSpec | None) -> dict[str, Any]:
+    """An attachment's source. inline: the spec of a volume that a pod itself defines; None for a PersistentVolume."""
+    return {"persistentVolumeName": pv_name} if inline is None else {"inlineVolumeSpec": msgspec.to_builtins(inline)}
+
+
+def attachment_body(name: str, driver: str, node: str, source: dict[str, Any], held_as: tuple[str, str] | None) -> dict[str, Any]:
+    """held_as: the finalizer of the driver's attacher, and the node's id, where that attacher is part of this process."""
+    metadata: dict[str, Any] = {"name": name}
+    if held_as is not None:
+        finalizer, node_id = held_as
+        metadata |= {"finalizers": [finalizer], "annotations": {NODE_ID_ANNOTATION: node_id}}
+    spec = {"attacher": driver, "nodeName": node, "source": source}
+    return {"apiVersion": VOLUME_ATTACHMENTS.api_version, "kind": VOLUME_ATTACHMENTS.name, "metadata": metadata, "spec": spec}

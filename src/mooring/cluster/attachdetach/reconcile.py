@@ -19,13 +19,12 @@ from mooring.cluster.attachdetach import decision as d
 from mooring.cluster.attachdetach.assemble import observe, volume_of
 from mooring.cluster.attachdetach.decide import decide_volume, detach_notes, failed_notes
 from mooring.cluster.attachdetach.facts import Place, Volume
-from mooring.cluster.attachdetach.identity import Identity, force_after_of
+from mooring.cluster.attachdetach.identity import Identity, attachment_body, force_after_of, source_body
 from mooring.cluster.attachdetach.memory import REMIND_S, Deletion, Record
 from mooring.cluster.attachdetach.metrics import AttachDetachMetrics
 from mooring.cluster.attachdetach.options import AttachDetachOptions
 from mooring.cluster.attachdetach.release import Rules
 from mooring.cluster.attachdetach.view import View
-from mooring.cluster.attachdetach.writes import attachment_body, source_body
 from mooring.control.events import SLACK_S, EventRecorder
 from mooring.control.result import Result
 from mooring.control.runtime import Runtime

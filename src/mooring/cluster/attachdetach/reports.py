@@ -16,12 +16,11 @@ from mooring.base.backoff import BackOff
 from mooring.base.log import logger
 from mooring.cluster.attachdetach import reasons as why
 from mooring.cluster.attachdetach.assemble import volume_of
-from mooring.cluster.attachdetach.decide_report import Report, is_current, report_of
+from mooring.cluster.attachdetach.decide_report import Report, is_current, report_of, report_patch
 from mooring.cluster.attachdetach.facts import Volume
 from mooring.cluster.attachdetach.release import Rules
 from mooring.cluster.attachdetach.view import BY_NODE, View
 from mooring.cluster.attachdetach.waited import note_of, written_on
-from mooring.cluster.attachdetach.writes import report_patch
 from mooring.control.result import Result
 from mooring.control.runtime import Runtime
 from mooring.kube.cache.informer import Informer

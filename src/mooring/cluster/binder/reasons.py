@@ -1,4 +1,4 @@
-"""What the reasons of binder and scheduler are made of.
+"""The parts of all reasons of the binder and the scheduler; beside them the reasons of protections and ephemeral volumes.
 
 `str()` is a sentence for people. A reason that users get an event for has an `event`, byte for byte as kube-controller-manager writes it.
 """
@@ -39,3 +39,40 @@ class Quiet:
 @reason('"{name}" does not exist: nothing to do')
 class Gone(Quiet):
     name: str
+
+
+# -- ephemeral volumes
+
+
+@reason("{count} claims are to be made")
+class ClaimsNeeded:
+    count: int
+
+
+@reason("{problem}")
+class ForeignClaim:
+    """A claim of that name has another owner."""
+
+    problem: str
+
+
+# -- protections
+
+
+@reason("protection: {step}")
+class Protection:
+    """step: the next one for the finalizer."""
+
+    step: str
+
+
+@reason("still used by {holder}{over}")
+class InUse:
+    """holder: keeps the object from being deleted. finished: it is a pod that has ended."""
+
+    holder: str
+    finished: bool = False
+
+    @property
+    def over(self) -> str:
+        return ", which is finished and counts until it is deleted" if self.finished else ""

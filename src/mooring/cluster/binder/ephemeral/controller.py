@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
-from mooring.api.core import PersistentVolumeClaim, reference_to
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim, reference_to
 from mooring.api.meta import Key, key_of
 from mooring.api.pods import Pod
 from mooring.base.log import logger
 from mooring.cluster.binder.announcer import Announcer
 from mooring.cluster.binder.caches import BindingCaches
-from mooring.cluster.binder.ephemeral.decide import decide_pod
-from mooring.cluster.binder.ephemeral.reconcile import Reconciler
+from mooring.cluster.binder.ephemeral.decide import decide_pod, refused
+from mooring.cluster.binder.metrics import BindingMetrics
 from mooring.cluster.binder.reasons import Gone
 from mooring.cluster.binder.view import BY_CLAIM
 from mooring.control.controller import Controller
 from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.kube.cache.informer import Change
+from mooring.kube.errors import AlreadyExists, ApiError
 
 log = logger(__name__)
 
@@ -27,11 +28,11 @@ WORKERS: Final = 5
 
 
 class EphemeralVolumes:
-    """The controller `ephemeral-volume-controller`."""
+    """The controller `ephemeral-volume-controller`. announcer: tells pods why they lack a claim."""
 
     def __init__(self, runtime: Runtime, caches: BindingCaches, announcer: Announcer) -> None:
-        self._caches, self._announcer = caches, announcer
-        self._reconciler = Reconciler(runtime, caches, announcer)
+        self._cluster, self._caches, self._announcer = runtime.cluster, caches, announcer
+        self._metrics = runtime.metrics.once(BindingMetrics)
         self.controller: Controller[Key] = Controller(runtime, "ephemeral_volume", self._reconcile, workers=WORKERS, label="Pod", log=log)
         self.controller.watch(caches.pods, self._changed)
         self.controller.watch(caches.claims, self._claim_gone)
@@ -53,8 +54,24 @@ class EphemeralVolumes:
             return Result(Gone(str(key)))
         decision = decide_pod(pod, self._caches.claims.store.get)
         for volume_name, body in decision.bodies:
-            await self._reconciler.create_claim(pod, volume_name, body)
+            await self._create_claim(pod, volume_name, body)
         if decision.event is not None:
             self._announcer.tell(reference_to(pod, "Pod"), decision.event)
             raise Retry(decision.problem)
         return Result(decision.because, done="made the claims of ephemeral volumes" if decision.bodies else "")
+
+    async def _create_claim(self, pod: Pod, volume_name: str, body: dict[str, Any]) -> None:
+        """Raises ApiError; Retry when the claim is there, and the cache behind."""
+        namespace, name = pod.metadata.namespace, body["metadata"]["name"]
+        self._metrics.ephemeral.inc()
+        try:
+            made = await self._cluster.create(PERSISTENT_VOLUME_CLAIMS, body, namespace)
+        except AlreadyExists as error:
+            self._metrics.ephemeral_failures.inc()
+            await self._caches.whole_claims.refresh(Key(namespace, name))
+            raise Retry(f"the claim of ephemeral volume {volume_name} is there already: {error}") from error
+        except ApiError as error:
+            self._metrics.ephemeral_failures.inc()
+            self._announcer.tell(reference_to(pod, "Pod"), refused(volume_name, name, str(error)))
+            raise
+        self._caches.claims.wrote(made)

@@ -12,7 +12,7 @@ from mooring.api.binding import claim_name_of, is_finished, not_owner_text, owns
 from mooring.api.core import PersistentVolumeClaim
 from mooring.api.meta import Key, is_deleting
 from mooring.api.pods import Pod, Volume
-from mooring.cluster.binder.ephemeral import reasons as why
+from mooring.cluster.binder import reasons as why
 from mooring.cluster.binder.reasons import EventText
 
 

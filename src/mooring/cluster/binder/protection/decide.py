@@ -10,7 +10,7 @@ from mooring.api.binding import BOUND, PV_PROTECTION, PVC_PROTECTION, VAC_PROTEC
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, Object, finalizers_of, is_deleting, key_of
 from mooring.api.pods import Pod
-from mooring.cluster.binder.protection import reasons as why
+from mooring.cluster.binder import reasons as why
 
 
 class Guard(enum.Enum):

@@ -9,6 +9,8 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
+from prometheus_client import CollectorRegistry, Counter
+
 from mooring.api.binding import SELECTED_NODE
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim, reference_to
 from mooring.api.meta import Key, annotation, key_of
@@ -19,13 +21,35 @@ from mooring.cluster.binder.announcer import CROWDED_S, Announcer
 from mooring.cluster.binder.caches import BindingCaches
 from mooring.cluster.binder.scheduling import reasons as why
 from mooring.cluster.binder.scheduling.assumed_bindings import AssumedBinding
-from mooring.cluster.binder.scheduling.metrics import SchedulerMetrics
 from mooring.cluster.binder.scheduling.view import View
 from mooring.control.events import EventRecorder
 from mooring.control.result import Because, Result, Retry, Stale
 from mooring.control.runtime import Runtime
 from mooring.kube.errors import ApiError, Conflict, Invalid, NotFound, ServerError, Unreachable
 from mooring.kube.patch import strategic_patch
+
+
+class SchedulerMetrics:
+    """As far as volumes go, under kube-scheduler's names."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._stage = Counter(
+            "scheduler_volume_scheduling_stage_error_total", "Volume scheduling stage error count", ["operation"], registry=registry
+        )
+        self._attempts = Counter(
+            "scheduler_schedule_attempts_total",
+            "Number of attempts to schedule pods, by the result.",
+            ["result", "profile"],
+            registry=registry,
+        )
+
+    def attempted(self, result: str, profile: str) -> None:
+        """result: scheduled, unschedulable, or error when the node was chosen and something failed. profile: the scheduler's name."""
+        self._attempts.labels(result, profile).inc()
+
+    def failed(self, operation: str) -> None:
+        """operation: predicate, assume, bind."""
+        self._stage.labels(operation).inc()
 
 
 class Reconciler:

@@ -10,11 +10,10 @@ from mooring.api.meta import Key, is_deleting, key_of
 from mooring.api.pods import Pod
 from mooring.base.clock import Instant
 from mooring.base.log import logger
+from mooring.cluster.nodehealth import reasons as why
 from mooring.cluster.nodehealth.caches import HealthCaches
-from mooring.cluster.nodehealth.eviction import reasons as why
 from mooring.cluster.nodehealth.eviction.decide import decide_eviction
-from mooring.cluster.nodehealth.eviction.metrics import EvictionMetrics
-from mooring.cluster.nodehealth.eviction.reconcile import Reconciler
+from mooring.cluster.nodehealth.eviction.reconcile import EvictionMetrics, Reconciler
 from mooring.cluster.nodehealth.view import no_execute_taints
 from mooring.control.controller import Controller
 from mooring.control.events import EventRecorder

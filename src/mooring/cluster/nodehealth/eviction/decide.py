@@ -15,7 +15,7 @@ from mooring.api.matching import tolerates
 from mooring.api.meta import is_deleting
 from mooring.api.pods import Pod, Toleration
 from mooring.base.clock import Instant
-from mooring.cluster.nodehealth.eviction import reasons as why
+from mooring.cluster.nodehealth import reasons as why
 from mooring.cluster.nodehealth.view import no_execute_taints
 from mooring.control.result import Because
 

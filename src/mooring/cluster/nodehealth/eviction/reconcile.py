@@ -4,17 +4,39 @@ from __future__ import annotations
 
 from typing import Final
 
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
 from mooring.api.core import reference_to
 from mooring.api.meta import key_of
 from mooring.api.nodes import TRUE
 from mooring.api.pods import Pod
 from mooring.base.clock import Clock
 from mooring.cluster.nodehealth.eviction.decide import Decision
-from mooring.cluster.nodehealth.eviction.metrics import EvictionMetrics
 from mooring.cluster.nodehealth.view import DISRUPTION_TARGET
 from mooring.cluster.nodehealth.writes import Writes
 from mooring.control.events import EventRecorder
 from mooring.control.result import Result
+
+_BUCKETS_S = (0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 30, 60, 120, 180, 240)
+
+
+class EvictionMetrics:
+    """Under kube-controller-manager's names."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._deletions = Counter("taint_eviction_controller_pod_deletions_total", "Pods evicted since the start", registry=registry)
+        self._seconds = Histogram(
+            "taint_eviction_controller_pod_deletion_duration_seconds",
+            "Seconds between the moment when a pod had to leave and its deletion",
+            buckets=_BUCKETS_S,
+            registry=registry,
+        )
+
+    def evicted(self, late_s: float) -> None:
+        """late_s: after the moment at which the pod had to leave."""
+        self._deletions.inc()
+        self._seconds.observe(late_s)
+
 
 REASON: Final = "TaintManagerEviction"
 

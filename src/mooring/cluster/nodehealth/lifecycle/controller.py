@@ -14,12 +14,10 @@ from mooring.api.meta import Key, key_of
 from mooring.api.nodes import UNKNOWN, readiness
 from mooring.api.pods import Pod
 from mooring.base.log import logger
+from mooring.cluster.nodehealth import reasons as why
 from mooring.cluster.nodehealth.caches import HealthCaches
-from mooring.cluster.nodehealth.lifecycle import reasons as why
-from mooring.cluster.nodehealth.lifecycle.decide import decide_node, decide_pod
-from mooring.cluster.nodehealth.lifecycle.heard import Heard, heard_of_lease, heard_of_node
-from mooring.cluster.nodehealth.lifecycle.metrics import LifecycleMetrics
-from mooring.cluster.nodehealth.lifecycle.reconcile import Reconciler
+from mooring.cluster.nodehealth.lifecycle.decide import Heard, decide_node, decide_pod, heard_of_lease, heard_of_node
+from mooring.cluster.nodehealth.lifecycle.reconcile import LifecycleMetrics, Reconciler
 from mooring.cluster.nodehealth.lifecycle.zones import Shift, Zones
 from mooring.cluster.nodehealth.options import NodeHealthOptions
 from mooring.cluster.nodehealth.view import zone_of

@@ -1,17 +1,17 @@
-"""Carries out what was decided about a node, and about a pod of a node that is not ready."""
+"""Carries out the decisions about a node, and about a pod of a node that is not ready; counts the nodes of zones."""
 
 from __future__ import annotations
 
 import math
 
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
 from mooring.api.coordination import LEASES, NODE_LEASE_NAMESPACE, Lease
 from mooring.api.core import Node, ObjectReference, Taint, reference_to
 from mooring.api.nodes import FALSE, READY, readiness
 from mooring.api.pods import Pod
-from mooring.cluster.nodehealth.lifecycle import reasons as why
-from mooring.cluster.nodehealth.lifecycle.decide import Decision
-from mooring.cluster.nodehealth.lifecycle.heard import Heard, heard_of_lease
-from mooring.cluster.nodehealth.lifecycle.metrics import LifecycleMetrics
+from mooring.cluster.nodehealth import reasons as why
+from mooring.cluster.nodehealth.lifecycle.decide import Decision, Heard, heard_of_lease
 from mooring.cluster.nodehealth.lifecycle.zones import Zones
 from mooring.cluster.nodehealth.view import zone_of
 from mooring.cluster.nodehealth.writes import Writes
@@ -19,6 +19,30 @@ from mooring.control.events import EventRecorder
 from mooring.control.result import Result
 from mooring.control.runtime import Runtime
 from mooring.kube.errors import NotFound
+
+
+class LifecycleMetrics:
+    """Of each zone, under kube-controller-manager's names."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        zone = ["zone"]
+        self._shown: set[str] = set()
+        self.evictions = Counter(
+            "node_collector_evictions_total", "Number of nodes that got a NoExecute taint since the start", zone, registry=registry
+        )
+        self._size = Gauge("node_collector_zone_size", "Number of registered Nodes per zone", zone, registry=registry)
+        self._health = Gauge("node_collector_zone_health", "Percentage of healthy nodes per zone", zone, registry=registry)
+        self._unwell = Gauge("node_collector_unhealthy_nodes_in_zone", "Nodes per zone that are not ready", zone, registry=registry)
+
+    def show(self, zones: Zones) -> None:
+        """The zones as they are counted now, and those that were: a zone without nodes is well."""
+        self._shown.update(zones.names)
+        for zone in self._shown:
+            count = zones.count(zone)
+            size = count.ready + count.unwell
+            self._size.labels(zone).set(size)
+            self._health.labels(zone).set(100 * count.ready / size if size else 100)
+            self._unwell.labels(zone).set(count.unwell)
 
 
 class Reconciler:

@@ -11,12 +11,11 @@ from mooring.api.meta import Key, is_deleting, key_of
 from mooring.api.nodes import OUT_OF_SERVICE_TAINT, has_taint, readiness
 from mooring.api.pods import Pod
 from mooring.base.log import logger
+from mooring.cluster.nodehealth import reasons as why
 from mooring.cluster.nodehealth.caches import HealthCaches
 from mooring.cluster.nodehealth.options import NodeHealthOptions
-from mooring.cluster.nodehealth.podgc import reasons as why
 from mooring.cluster.nodehealth.podgc.decide import Absence, Cause, Decision, decide_pod, decide_terminated, is_removed
-from mooring.cluster.nodehealth.podgc.metrics import PodGcMetrics
-from mooring.cluster.nodehealth.podgc.reconcile import Reconciler
+from mooring.cluster.nodehealth.podgc.reconcile import PodGcMetrics, Reconciler
 from mooring.cluster.nodehealth.view import is_terminated
 from mooring.control.controller import Controller
 from mooring.control.result import Result, Stale

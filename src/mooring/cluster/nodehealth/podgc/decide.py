@@ -15,7 +15,7 @@ from mooring.api.meta import is_deleting
 from mooring.api.nodes import OUT_OF_SERVICE_TAINT, TRUE, has_taint, readiness
 from mooring.api.pods import Pod
 from mooring.base.clock import Instant
-from mooring.cluster.nodehealth.podgc import reasons as why
+from mooring.cluster.nodehealth import reasons as why
 from mooring.cluster.nodehealth.view import is_terminated
 from mooring.control.result import Because
 

@@ -4,14 +4,27 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from prometheus_client import CollectorRegistry, Counter
+
 from mooring.api.nodes import TRUE
 from mooring.api.pods import Pod
 from mooring.cluster.nodehealth.podgc.decide import FINISHED, Cause
-from mooring.cluster.nodehealth.podgc.metrics import PodGcMetrics
 from mooring.cluster.nodehealth.view import DISRUPTION_TARGET
 from mooring.cluster.nodehealth.writes import FAILED, Writes
 from mooring.control.result import Because, Result
 from mooring.kube.errors import ApiError
+
+
+class PodGcMetrics:
+    """By namespace and cause, under kube-controller-manager's names."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        labels = ["namespace", "reason"]
+        self.removed = Counter("pod_gc_collector_force_delete_pods_total", "Pods removed by force", labels, registry=registry)
+        self.errors = Counter(
+            "pod_gc_collector_force_delete_pod_errors_total", "Errors while pods were removed by force", labels, registry=registry
+        )
+
 
 _ORPHANED: Final = {"type": DISRUPTION_TARGET, "status": TRUE, "reason": "DeletionByPodGC", "message": "PodGC: node no longer exists"}
 

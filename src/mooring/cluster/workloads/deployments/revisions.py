@@ -10,8 +10,7 @@ import msgspec
 from mooring.api.meta import annotation
 from mooring.api.workloads import DEPLOYMENTS, Deployment, ReplicaSet
 from mooring.cluster.workloads.ownership import reference
-from mooring.cluster.workloads.pods import created_at
-from mooring.cluster.workloads.templates import share_of, template_hash, with_label, without_label
+from mooring.cluster.workloads.pods import created_at, share_of, template_hash, with_label, without_label
 
 HASH_LABEL: Final = "pod-template-hash"
 REVISION: Final = "deployment.kubernetes.io/revision"

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from mooring.api.workloads import CONTROLLER_REVISIONS, STATEFUL_SETS, ControllerRevision, StatefulSet
 from mooring.cluster.workloads.ownership import reference
-from mooring.cluster.workloads.pods import created_at
-from mooring.cluster.workloads.templates import template_hash
+from mooring.cluster.workloads.pods import created_at, template_hash
 
 HASH: Final = "controller.kubernetes.io/hash"
 _REPLACE: Final = {"$patch": "replace"}
