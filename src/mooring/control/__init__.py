@@ -32,13 +32,17 @@ if TYPE_CHECKING:
     from mooring.base.metrics import Metrics
     from mooring.base.randomness import Random
     from mooring.control.caches import Caches
+    from mooring.control.call_slots import CallSlots, call_over
     from mooring.control.controller import Controller
+    from mooring.control.decision import Deciding, Decision, Failed
+    from mooring.control.event_once import EventOnce
     from mooring.control.events import EventRecorder
     from mooring.control.lease.elector import LeaderElector
     from mooring.control.manager import Manager, Managers
+    from mooring.control.object_writer import ObjectWriter
     from mooring.control.queue import QueueClosed, WorkQueue
     from mooring.control.reasons import reason
-    from mooring.control.result import Result, Retry, Stale
+    from mooring.control.result import Result, Retry, Stale, Vanished
     from mooring.control.runner import run
     from mooring.control.runtime import Runtime
     from mooring.control.secrets import SecretCache
@@ -50,13 +54,17 @@ _HOMES = {
     "mooring.base.metrics": ("Metrics",),
     "mooring.base.randomness": ("Random",),
     "mooring.control.caches": ("Caches",),
+    "mooring.control.call_slots": ("CallSlots", "call_over"),
     "mooring.control.controller": ("Controller",),
+    "mooring.control.decision": ("Deciding", "Decision", "Failed"),
+    "mooring.control.event_once": ("EventOnce",),
     "mooring.control.events": ("EventRecorder",),
     "mooring.control.lease.elector": ("LeaderElector",),
     "mooring.control.manager": ("Manager", "Managers"),
+    "mooring.control.object_writer": ("ObjectWriter",),
     "mooring.control.queue": ("QueueClosed", "WorkQueue"),
     "mooring.control.reasons": ("reason",),
-    "mooring.control.result": ("Result", "Retry", "Stale"),
+    "mooring.control.result": ("Result", "Retry", "Stale", "Vanished"),
     "mooring.control.runner": ("run",),
     "mooring.control.runtime": ("Runtime",),
     "mooring.control.secrets": ("SecretCache",),
@@ -67,14 +75,20 @@ __getattr__, __dir__ = lazy_names(__name__, _HOMES)
 __all__ = [
     "BackOff",
     "Caches",
+    "CallSlots",
     "Clock",
     "Controller",
+    "Deciding",
+    "Decision",
+    "EventOnce",
     "EventRecorder",
+    "Failed",
     "LeaderElector",
     "LoopClock",
     "Manager",
     "Managers",
     "Metrics",
+    "ObjectWriter",
     "QueueClosed",
     "Random",
     "Result",
@@ -83,7 +97,9 @@ __all__ = [
     "SecretCache",
     "Stale",
     "Topic",
+    "Vanished",
     "WorkQueue",
+    "call_over",
     "reason",
     "run",
 ]

@@ -5,18 +5,23 @@
 - A failure (`Retry`, `ApiError`) delays the key by a back-off that doubles; a topic that could heal it ends the wait at once.
 - `Stale` and `again` reconcile once more at once, STEPS_MAX times; then other keys get their turn, and a stale one waits for its back-off.
   One that stays stale is told.
+- `Deciding` in place of a reconcile: what was decided is explained, then performed; users are told of a failure, and the key fails.
 - Any other exception is a bug: it is logged, and the key comes again after its back-off.
 """
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from mooring.api.meta import Object
 from mooring.base.backoff import retry_backoff
 from mooring.base.log import Logger, logger
+from mooring.control.decision import Deciding, Failed
 from mooring.control.draining import WorkerGroup
+from mooring.control.events import REPEAT_S, SLACK_S
 from mooring.control.queue import BackOff, QueueMetrics, WorkQueue
 from mooring.control.result import Because, Result, Retry, Stale, TriesAgain
 from mooring.control.runtime import Runtime
@@ -25,6 +30,7 @@ from mooring.control.topics import Topic, Topics
 from mooring.kube.cache.informer import Change, Informer
 from mooring.kube.errors import ApiError
 
+A = TypeVar("A")
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T", bound=Object)
 
@@ -45,15 +51,16 @@ _log = logger(__name__)
 class Controller(Generic[K]):
     """One queue of keys with its workers.
 
-    name: of the queue in metrics, and of the tasks. reconcile: the work on one key. label: the name of the key in logs, mostly a
-    kind's. log: of the package that these lines are of. about: key-values of a key for logs, in place of the label.
+    name: of the queue in metrics, and of the tasks. reconcile: the work on one key, or how it is decided and performed. label: the name of
+    the key in logs, mostly a kind's. log: of the package that these lines are of. about: key-values of a key for logs, in place of the
+    label.
     """
 
     def __init__(
         self,
         runtime: Runtime,
         name: str,
-        reconcile: Callable[[K], Awaitable[Result]],
+        reconcile: Callable[[K], Awaitable[Result]] | Deciding[K, Any],
         *,
         workers: int,
         backoff: BackOff = BACK_OFF,
@@ -63,7 +70,7 @@ class Controller(Generic[K]):
     ) -> None:
         assert workers > 0
         self.name = name
-        self._reconcile = reconcile
+        self._reconcile = functools.partial(self._decide_and_perform, reconcile) if isinstance(reconcile, Deciding) else reconcile
         self._worker_count = workers
         self._about = about or (lambda key: {label: str(key)})
         self._log = log
@@ -206,6 +213,31 @@ class Controller(Generic[K]):
             self._stayed_stale(key, stale)
         else:
             self._queue.add(key)
+
+    async def _decide_and_perform(self, how: Deciding[K, A], key: K) -> Result:
+        """Raises Retry, Stale, ApiError."""
+        decision = how.decide(key)  # no await between this and the first action
+        self.explain(key, decision.because)
+        problem, after_s = decision.problem, decision.after_s
+        waits = bool(decision.waits_for) or after_s is not None
+        try:
+            result = await how.perform(key, decision)
+            if problem is not None and not waits:
+                raise Failed(problem.error, problem=problem)
+        except Failed as failure:
+            if not failure.is_told and self.failures(key) + 1 >= failure.patience:
+                await how.show(key, decision, failure)
+            work = how.work if isinstance(how.work, str) else how.work(decision)
+            text = f"failed to {work}: {failure}" if work else str(failure)
+            raise Retry(text, heals=failure.heals, because=problem) from failure
+        if result is not None:
+            return result
+        if problem is not None:
+            await how.show(key, decision, Failed(problem.error, problem=problem))
+            after_s = min(REPEAT_S + SLACK_S, math.inf if after_s is None else after_s)
+        done = (decision.done or str(decision.because)) if decision.actions else ""
+        keeps_backoff = waits and not decision.actions
+        return Result(decision.because, done, decision.again, decision.waits_for, after_s, keeps_backoff)
 
     def _stayed_stale(self, key: K, why: Stale) -> None:
         """Something keeps moving under the work: not at full speed for ever. From the second back-off on people hear of it, since a write

@@ -1,16 +1,25 @@
-"""The one shape of a decision, and of an action's failure. A `decide` returns the first; whoever carries it out raises the second."""
+"""The one shape of a decision, of an action's failure, and of the way from one to the other.
+
+    controller = Controller(runtime, "claims", Deciding(decide, perform, show), workers=4)
+
+`Controller` decides, explains, performs, and turns a failure into a `Retry`; no room writes that loop.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
-from typing import Generic, TypeVar
+from collections.abc import Awaitable, Callable, Hashable, Iterable
+from typing import Any, Final, Generic, TypeVar
 
 from mooring.base.errors import MooringError
-from mooring.control.result import Because, Problem
+from mooring.control.result import Because, Problem, Result
 from mooring.control.topics import Topic
 
 A = TypeVar("A")
+K = TypeVar("K", bound=Hashable)
+
+PATIENCE: Final = 3
+"""Failures in a row until users hear of one that mostly passes by itself."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,8 +51,39 @@ class Failed(MooringError):
     code: the gRPC code of the driver's answer, None for another failure.
     heals: topics that may end the failure; the key is tried again when one of them is told.
     is_told: users need not be told: they were, or it is not their business.
+    patience: users hear of it from so many failures in a row on.
+    is_unanswered: a write to the API server was not answered; it may have been done, or be done later.
+    problem: the reason, where the decision itself found the failure; or a room's own record of what users are told.
     """
 
-    def __init__(self, text: str, *, code: int | None = None, heals: Iterable[Topic] = (), is_told: bool = False) -> None:
+    def __init__(
+        self,
+        text: str,
+        *,
+        code: int | None = None,
+        heals: Iterable[Topic] = (),
+        is_told: bool = False,
+        patience: int = 1,
+        is_unanswered: bool = False,
+        problem: Problem | None = None,
+    ) -> None:
         super().__init__(text)
-        self.code, self.heals, self.is_told = code, frozenset(heals), is_told
+        self.code, self.heals, self.is_told, self.patience = code, frozenset(heals), is_told, patience
+        self.is_unanswered, self.problem = is_unanswered, problem
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Deciding(Generic[K, A]):
+    """How a controller comes from a key to its result; it goes there in `Controller`.
+
+    decide: pure; nothing is awaited between it and the first action. perform: carries out the actions; it raises Failed, Stale, ApiError,
+    and returns another result than the decision's own, or None. It is called without actions, too.
+    show: tells users of a failure, or of a problem. work: a verb, for the log: "failed to …".
+
+    A problem that waits for a topic or a time is told, and waits; it is looked at again while it lasts. Any other one is a failure.
+    """
+
+    decide: Callable[[K], Decision[A]]
+    perform: Callable[[K, Decision[A]], Awaitable[Result | None]]
+    show: Callable[[K, Decision[A], Failed], Awaitable[None]]
+    work: Callable[[Decision[Any]], str] | str = ""

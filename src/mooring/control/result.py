@@ -69,3 +69,7 @@ class Stale(MooringError):
 
     str() says what has changed; the log shows it from the second back-off on.
     """
+
+
+class Vanished(Stale):
+    """The object is no more, or another one has its name."""

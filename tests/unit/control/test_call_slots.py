@@ -8,15 +8,36 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from mooring.sidecars.attacher.calls import CallSlot, CallSlots
+from mooring.control.call_slots import CallSlot, CallSlots, call_over
 
 
 class Hall:
-    """calls: names called up, in order. first: names that go first."""
+    """called: names called up, in order. told: topics. first: names that go first."""
 
     def __init__(self, calls_max: int = 2, first: tuple[str, ...] = ()) -> None:
         self.called: list[str] = []
-        self.slots = CallSlots(calls_max, self.called.append, lambda name: name not in first)
+        self.told: list[str] = []
+        self.slots: CallSlots[str] = CallSlots(
+            self.told.append, calls_max=calls_max, call_up=self.called.append, rank=lambda name: name not in first
+        )
+
+
+def test_whoever_waits_for_its_topic_hears_of_the_end_of_a_call():
+    told: list[str] = []
+    slots: CallSlots[str] = CallSlots(told.append)
+    with slots.begin("v1", "a"), slots.begin("v2", "b"):
+        assert ({"v1": "a", "v2": "b"}, False) == (dict(slots.in_flight), slots.is_full)
+        assert [] == told
+    assert [call_over("v2"), call_over("v1")] == told
+    assert {} == dict(slots.in_flight)
+
+
+def test_the_slot_is_free_when_its_end_is_told():
+    free: list[bool] = []
+    slots: CallSlots[str] = CallSlots(lambda topic: free.append("v1" not in slots.in_flight))
+    with slots.begin("v1", "a"):
+        pass
+    assert [True] == free
 
 
 def test_the_end_of_a_slot_calls_up_one_who_waits_for_that_volume():
@@ -53,13 +74,13 @@ def test_who_was_called_up_and_has_no_use_for_it_passes_it_on():
 def test_who_waits_for_any_call_goes_in_order_of_arrival():
     hall = Hall(calls_max=1)
     slot = hall.slots.begin("v1", "a")
-    assert hall.slots.calls_full
+    assert hall.slots.is_full
     for name in ("z", "b"):
         hall.slots.wait(None, name)
     with slot:
         slot.call_over()
         assert ["z"] == hall.called
-        assert not hall.slots.calls_full
+        assert not hall.slots.is_full
     assert ["z"] == hall.called
 
 
@@ -82,7 +103,7 @@ def test_one_who_waits_for_a_volume_is_called_up_though_no_call_is_free():
 @dataclasses.dataclass
 class Wish:
     volume: str
-    slot: CallSlot | None = None
+    slot: CallSlot[str] | None = None
 
 
 class EveryWishComesTrue(RuleBasedStateMachine):
@@ -91,7 +112,7 @@ class EveryWishComesTrue(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.queue: list[str] = []
-        self.slots = CallSlots(2, self._call_up, lambda name: name)
+        self.slots: CallSlots[str] = CallSlots(lambda topic: None, calls_max=2, call_up=self._call_up, rank=lambda name: name)
         self.wishes: dict[str, Wish] = {}
         self.number = 0
 
@@ -115,7 +136,7 @@ class EveryWishComesTrue(RuleBasedStateMachine):
         if wish is not None and wish.slot is None:
             if wish.volume in self.slots.in_flight:
                 self.slots.wait(wish.volume, name)
-            elif self.slots.calls_full:
+            elif self.slots.is_full:
                 self.slots.wait(None, name)
             else:
                 wish.slot = self.slots.begin(wish.volume, name)
@@ -150,7 +171,7 @@ class EveryWishComesTrue(RuleBasedStateMachine):
             return  # somebody is still going to be looked at
         for wish in self.wishes.values():
             if wish.slot is None:
-                assert wish.volume in self.slots.in_flight or self.slots.calls_full
+                assert wish.volume in self.slots.in_flight or self.slots.is_full
 
 
 EveryWishComesTrue.TestCase.settings = settings(max_examples=150, stateful_step_count=40)

@@ -1,0 +1,60 @@
+"""Events and messages that are told once: again when the text is another one, and now and then while it lasts."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from typing import Final
+
+from mooring.api.core import ObjectReference
+from mooring.base.clock import Clock, Instant
+from mooring.control.events import REPEAT_S, EventRecorder
+
+OBJECTS_MAX: Final = 50_000
+"""Objects that are remembered; of more, the one that was told of first is given up."""
+
+
+class EventOnce:
+    """By the uid of an object, its last texts. events: where they go; None for none. repeat_s: a text that lasts is told again after this.
+
+    A failure that stands in a status is told by each process: the one that wrote it may have died before its Event was sent.
+    """
+
+    def __init__(self, events: EventRecorder | None, clock: Clock, repeat_s: float = REPEAT_S) -> None:
+        self._events, self._clock, self._repeat_s = events, clock, repeat_s
+        self._told: OrderedDict[str, dict[str, tuple[str, Instant]]] = OrderedDict()
+
+    def tell(self, ref: ObjectReference, reason: str, text: str, *, type: str = "Warning", about: str = "", anew: bool = False) -> bool:
+        """Sends the event, unless it is told already. about: one of several things about the object, each with its own text.
+
+        anew: sends it anyway. Returns False where the event was dropped, since too many wait: it is owed still.
+        """
+        if self.left_s(ref.uid, text, about) > 0 and not anew:
+            return True
+        if self._events is not None and not self._events.event(ref, type, reason, text):
+            return False
+        self.note(ref.uid, text, about)
+        return True
+
+    def note(self, uid: str, text: str, about: str = "") -> bool:
+        """The text is told in another way, as in a log. Returns True when it is not told already."""
+        is_new = self.left_s(uid, text, about) <= 0
+        if is_new:
+            self._told.setdefault(uid, {})[about] = text, self._clock.now()
+            if len(self._told) > OBJECTS_MAX:
+                self._told.popitem(last=False)
+        return is_new
+
+    def left_s(self, uid: str, text: str, about: str = "") -> float:
+        """Seconds until the text is told again, 0 for one that is not told."""
+        before, at = self._told.get(uid, {}).get(about, ("", -math.inf))
+        return max(0.0, at + self._repeat_s - self._clock.now()) if before == text else 0.0
+
+    def forget(self, uid: str, about: str | None = None) -> None:
+        """The object is gone, or (about) this is over: if it comes again, it is told again."""
+        if about is None:
+            self._told.pop(uid, None)
+        elif uid in self._told:
+            self._told[uid].pop(about, None)
+            if not self._told[uid]:
+                del self._told[uid]

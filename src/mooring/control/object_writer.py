@@ -1,0 +1,227 @@
+"""The writes of a controller to the objects of one kind, with one rule for what a refusal means.
+
+    the write            the object, asked for at once           raises
+    404                                                          Vanished
+    409, 422             gone, or another has its name           Vanished
+                         another version than was written to     Stale: it is decided anew, on what the cache has by now
+                         as it was: a 422                        Failed, of which users hear: the write is wrong, and would be for ever
+                         as it was: a 409                        Failed, of which users hear when it lasts
+    no answer, 5xx, 429                                          Failed, of which users hear when it lasts
+    any other                                                    Failed, of which users hear
+
+A 422 says both that a test of the patch failed and that the object breaks a rule, which may be due to what came meanwhile, too. So the
+object decides, not the fields that the refusal names.
+
+An answer enters the cache at once, so that no decision is taken on a state from before our own write, and no write wakes its own key.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+import msgspec
+
+from mooring.api.meta import Key, Kind, Object, key_of
+from mooring.control.decision import PATIENCE, Failed
+from mooring.control.result import Stale, Vanished
+from mooring.kube.cache.informer import Informer
+from mooring.kube.cluster import Cluster, Patch, PatchType, order
+from mooring.kube.errors import ApiError, Conflict, Invalid, NotFound, ServerError, TooManyRequests, Unreachable
+from mooring.kube.patch import test
+
+T = TypeVar("T", bound=Object)
+Json: TypeAlias = dict[str, Any]
+
+TRIES_MAX: Final = 5
+"""How often a write that may come after any other is sent at once."""
+
+WHOLE_MAX: Final = 256
+"""Whole objects that are remembered."""
+
+UNANSWERED_MAX: Final = 1000
+"""Objects whose last write was not answered; beyond it those that the cache has no more are forgotten."""
+
+
+class ObjectWriter(Generic[T]):
+    """keeps_answers: False where the answers do not enter the cache. All methods raise Stale and Failed; Vanished is a Stale."""
+
+    def __init__(self, cluster: Cluster, kind: Kind[T], cache: Informer[T], *, keeps_answers: bool = True) -> None:
+        self._cluster, self._kind, self._cache, self._keeps_answers = cluster, kind, cache, keeps_answers
+        self._unanswered: dict[str, Key] = {}  # by uid
+        self._whole: OrderedDict[str, Json] = OrderedDict()  # by uid
+
+    def current(self, obj: T) -> T:
+        """The object as it is now, in the cache."""
+        found = self._cache.store.get(key_of(obj))
+        if found is None or found.metadata.uid != obj.metadata.uid:
+            raise self._vanished(obj)
+        return found
+
+    async def look(self, obj: T) -> T:
+        """The object as the API server has it; the cache has it so, too."""
+        return await self._look(obj, f"{self._kind.name} {key_of(obj).name} could not be read")
+
+    async def settle(self, obj: T) -> None:
+        """Where the last write to the object was not answered, looks whether it was done. Raises Stale where it was.
+
+        Else a call that is over would be made once more, and its answer would find an object that is beyond it.
+        """
+        if obj.metadata.uid in self._unanswered and _version(await self.look(obj)) != _version(obj):
+            raise self._moved(obj, "a write was done whose answer was lost")
+
+    # -- writes
+
+    async def patch(self, obj: T, patch: Patch, subresource: str = "", *, strictly: bool = False, failing: str = "") -> T:
+        """Gives the object after it. strictly: only this version of the object. failing: the failure's words, before the error."""
+        key, patch = key_of(obj), _of_version(obj, patch) if strictly else patch
+        request = self._cluster.patch(self._kind, key.name, patch, key.namespace, subresource=subresource)
+        return await self._write(obj, request, failing)
+
+    async def amend(self, obj: T, patch_of: Callable[[T], Patch | None], subresource: str = "", *, failing: str = "") -> bool:
+        """Patches the object as it is now, anew where it moves meanwhile: for what must not be lost, as a driver's answer.
+
+        patch_of: for the object as it is now, None for nothing to do. Returns whether it was patched.
+        """
+        for attempt in range(TRIES_MAX):
+            now = self.current(obj)
+            patch = patch_of(now)
+            if patch is None:
+                return False
+            try:
+                await self.patch(now, patch, subresource, strictly=True, failing=failing)
+                return True
+            except Stale as error:
+                if isinstance(error, Vanished) or attempt == TRIES_MAX - 1:
+                    raise
+        raise AssertionError("unreachable")
+
+    async def edit(
+        self, obj: T, change: Callable[[Json], bool], subresource: str = "", *, strictly: bool = False, failing: str = ""
+    ) -> bool:
+        """Writes the whole object back, a PUT, for those who know no patch of it. change: False for nothing to do, as edit returns then.
+
+        strictly: only this version of the object; else one that came since is changed as well.
+        """
+        body = copy.deepcopy(await self._body(obj, strictly))
+        if not change(body):
+            return False
+        request = self._cluster.replace(self._kind.whole(), body, key_of(obj).namespace, subresource=subresource)
+        await self._write(obj, self._remember(request), failing)
+        return True
+
+    async def delete(self, obj: T, *, grace_period_s: int | None = None, propagation: str = "", failing: str = "") -> None:
+        """One that is gone is fine, and so is one whose name another has by now."""
+        key, uid = key_of(obj), obj.metadata.uid
+        try:
+            await self._cluster.delete(self._kind, key.name, key.namespace, uid=uid, grace_period_s=grace_period_s, propagation=propagation)
+        except NotFound:
+            return
+        except ApiError as error:
+            refused = await self._refused(obj, error, failing)
+            if not isinstance(refused, Vanished):
+                raise refused from error
+
+    # -- the rule
+
+    async def _write(self, obj: T, request: Awaitable[T], failing: str) -> T:
+        try:
+            answer = await self._asked(obj, request)
+        except ApiError as error:
+            raise await self._refused(obj, error, failing) from error
+        self._unanswered.pop(obj.metadata.uid, None)
+        return answer
+
+    async def _asked(self, obj: T, request: Awaitable[T]) -> T:
+        return await (self._cache.write(key_of(obj), request) if self._keeps_answers else request)
+
+    async def _refused(self, obj: T, error: ApiError, failing: str) -> Stale | Failed:
+        """What the refusal of a write to the object means."""
+        failing = failing or f"{self._kind.name} {key_of(obj).name} could not be saved"
+        text = f"{failing}: {error}"
+        match error:
+            case NotFound():
+                return self._vanished(obj)
+            case Conflict() | Invalid():
+                try:
+                    found = await self._look(obj, failing)
+                except (Stale, Failed) as found_out:
+                    return found_out
+                if _version(found) != _version(obj):
+                    return self._moved(obj, error)
+                return Failed(text, patience=1 if isinstance(error, Invalid) else PATIENCE)
+            case Unreachable() | ServerError():
+                self._note_unanswered(obj)
+                return Failed(text, patience=PATIENCE, is_unanswered=True)
+            case TooManyRequests():
+                return Failed(text, patience=PATIENCE)
+        return Failed(text)
+
+    async def _look(self, obj: T, failing: str, kind: Kind[Any] | None = None) -> T:
+        """Fails also where the cache is ahead: when the server was set back to a backup, until the cache has listed all anew.
+
+        kind: whole, where the body is to be remembered.
+        """
+        key, uid = key_of(obj), obj.metadata.uid
+        request: Awaitable[T] = self._cluster.get(kind or self._kind, key.name, key.namespace)
+        try:
+            found = await self._asked(obj, self._remember(request) if kind else request)
+        except NotFound as error:
+            self._unanswered.pop(uid, None)
+            raise self._vanished(obj) from error
+        except ApiError as error:
+            raise Failed(f"{failing}: {error}", patience=PATIENCE) from error
+        self._unanswered.pop(uid, None)
+        if order(_version(found), _version(obj)) < 0:  # be it the same object or another of the name
+            raise Failed(f"{failing}: the API server was set back", patience=PATIENCE)
+        if found.metadata.uid != uid:
+            raise self._vanished(obj)
+        return found
+
+    def _moved(self, obj: T, why: object) -> Stale:
+        return Stale(f"{self._kind.name} {key_of(obj)} has changed: {why}")
+
+    def _vanished(self, obj: T) -> Vanished:
+        return Vanished(f"{self._kind.name} {key_of(obj)} is no more")
+
+    def _note_unanswered(self, obj: T) -> None:
+        store = self._cache.store
+        if store.get(key_of(obj)) is not None:
+            self._unanswered[obj.metadata.uid] = key_of(obj)
+        if len(self._unanswered) > UNANSWERED_MAX:
+            self._unanswered = {uid: key for uid, key in self._unanswered.items() if store.get(key) is not None}
+
+    # -- whole objects
+
+    async def _body(self, obj: T, strictly: bool) -> Json:
+        """The object as it is stored: from the last answer, where that is what the cache shows, or asked for."""
+        uid = obj.metadata.uid
+        known = self._whole.get(uid)
+        if known is None or known["metadata"]["resourceVersion"] != _version(obj):
+            found = await self._look(obj, f"{self._kind.name} {key_of(obj).name} could not be read", self._kind.whole())
+            if strictly and _version(found) != _version(obj):
+                raise self._moved(obj, "it is read again")
+        return self._whole[uid]
+
+    async def _remember(self, request: Awaitable[Any]) -> T:
+        body = await request
+        uid = body["metadata"]["uid"]
+        self._whole[uid] = body
+        self._whole.move_to_end(uid)
+        if len(self._whole) > WHOLE_MAX:
+            self._whole.popitem(last=False)
+        return msgspec.convert(body, self._kind.struct)
+
+
+def _version(obj: Object) -> str:
+    return obj.metadata.resource_version
+
+
+def _of_version(obj: Object, patch: Patch) -> Patch:
+    """The patch for this very version of the object alone."""
+    version = _version(obj)
+    if patch.type is PatchType.JSON:
+        return Patch(patch.type, [test("/metadata/resourceVersion", version), *patch.body])
+    return Patch(patch.type, {**patch.body, "metadata": {**patch.body.get("metadata", {}), "resourceVersion": version}})

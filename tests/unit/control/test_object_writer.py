@@ -1,0 +1,317 @@
+"""What a refusal of a write means: one rule for all controllers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim
+from mooring.api.meta import annotation
+from mooring.control.decision import PATIENCE, Failed
+from mooring.control.object_writer import TRIES_MAX, ObjectWriter
+from mooring.control.result import Stale, Vanished
+from mooring.kube.cache.informer import Informer
+from mooring.kube.cluster import Patch
+from mooring.kube.errors import ApiError, Conflict, Forbidden, Invalid, ServerError, TooManyRequests, Unreachable
+from mooring.kube.patch import add, json_patch, merge_patch
+from mooring.kube.patch import test as is_as
+from tests.support.builders import Json, a_claim
+from tests.support.cluster_world import ClusterWorld
+from tests.support.virtual_loop import in_virtual_time
+
+pytestmark = in_virtual_time
+
+CLAIMS = PERSISTENT_VOLUME_CLAIMS
+GET, PATCH, UPDATE, DELETE = (f"{verb} {CLAIMS.plural}" for verb in ("get", "patch", "update", "delete"))
+
+
+class Writing:
+    """A claim that the cache shows as it was, however it is by now: nothing follows the server here."""
+
+    def __init__(self) -> None:
+        self.world = ClusterWorld()
+        self.cache: Informer[PersistentVolumeClaim] = Informer(
+            self.world.cluster, CLAIMS, clock=self.world.clock, randomness=self.world.randomness
+        )
+        self.writer = ObjectWriter(self.world.cluster, CLAIMS, self.cache)
+
+    async def begin(self) -> PersistentVolumeClaim:
+        await self.world.create(a_claim("books"))
+        claim = await self.world.users.get(CLAIMS, "books", "default")
+        self.cache.wrote(claim)
+        return claim
+
+    async def annotate(self, name: str, value: str) -> None:
+        """Somebody else does."""
+        await self.world.patch(CLAIMS, "books", {"metadata": {"annotations": {name: value}}})
+
+    async def make_anew(self) -> None:
+        await self.remove()
+        await self.world.create(a_claim("books"))
+
+    async def remove(self) -> None:
+        await self.world.patch(CLAIMS, "books", {"metadata": {"finalizers": None}})
+        await self.world.remove(CLAIMS, "books")
+
+    async def stored(self, name: str) -> str:
+        return annotation(await self.world.users.get(CLAIMS, "books", "default"), name)
+
+
+def marks(claim: PersistentVolumeClaim, value: str = "yes") -> Patch:
+    return merge_patch({"metadata": {"annotations": {"example.com/mark": value}}}, of=claim)
+
+
+def wrong(claim: PersistentVolumeClaim) -> Patch:
+    """It breaks a rule, whatever else is in the claim."""
+    return merge_patch({"metadata": {"labels": {"no label": "at all"}}}, of=claim)
+
+
+async def failure(write: Awaitable[Any]) -> Failed:
+    with pytest.raises(Failed) as raised:
+        await write
+    return raised.value
+
+
+# -- moved
+
+
+async def test_the_answer_enters_the_cache_at_once():
+    writing = Writing()
+    claim = await writing.begin()
+    answer = await writing.writer.patch(claim, marks(claim))
+    assert "yes" == annotation(answer, "example.com/mark") == annotation(writing.writer.current(claim), "example.com/mark")
+    assert [PATCH] == writing.world.story
+
+
+@pytest.mark.parametrize("form", [marks, lambda claim: json_patch([add("/metadata/annotations/a", "b")], of=claim)], ids=["merge", "json"])
+async def test_a_write_to_what_has_changed_is_decided_anew_on_what_is_there(form: Callable[[PersistentVolumeClaim], Patch]):
+    writing = Writing()
+    claim = await writing.begin()
+    await writing.annotate("example.com/other", "there")
+    with pytest.raises(Stale) as raised:
+        await writing.writer.patch(claim, form(claim), strictly=True)
+    assert not isinstance(raised.value, Vanished)
+    assert "there" == annotation(writing.writer.current(claim), "example.com/other"), "the cache has it by now"
+    assert "" == await writing.stored("example.com/mark")
+
+
+async def test_a_test_of_the_patch_that_fails_since_the_object_moved_is_no_failure():
+    writing = Writing()
+    claim = await writing.begin()
+    await writing.annotate("example.com/mark", "there")
+    step = is_as("/metadata/annotations", None)
+    with pytest.raises(Stale):
+        await writing.writer.patch(claim, json_patch([step], of=claim))
+
+
+async def test_a_write_that_does_not_depend_on_the_version_is_made():
+    writing = Writing()
+    claim = await writing.begin()
+    await writing.annotate("example.com/other", "there")
+    await writing.writer.patch(claim, marks(claim))
+    assert "yes" == await writing.stored("example.com/mark")
+
+
+@pytest.mark.parametrize("kept", ["gone", "another"])
+async def test_an_object_that_is_no_more_has_vanished(kept: str):
+    writing = Writing()
+    claim = await writing.begin()
+    await (writing.remove() if kept == "gone" else writing.make_anew())
+    with pytest.raises(Vanished):
+        await writing.writer.patch(claim, marks(claim))
+    with pytest.raises(Vanished):
+        writing.writer.current(claim)
+
+
+# -- wrong for ever, or passing
+
+
+async def test_a_write_that_is_wrong_whatever_the_object_is_told():
+    """As Stale it would be tried at full speed, and nobody would hear of it."""
+    writing = Writing()
+    claim = await writing.begin()
+    failed = await failure(writing.writer.patch(claim, wrong(claim), failing="could not be marked"))
+    assert (1, False, False) == (failed.patience, failed.is_told, failed.is_unanswered)
+    assert str(failed).startswith("could not be marked: ")
+    assert isinstance(failed.__cause__, Invalid)
+    assert [PATCH, GET] == writing.world.story, "the object decides whether it was the write"
+
+
+async def test_a_test_that_fails_though_nothing_moved_is_told_too():
+    writing = Writing()
+    claim = await writing.begin()
+    failed = await failure(writing.writer.patch(claim, json_patch([is_as("/spec/volumeName", "none such")], of=claim)))
+    assert (1, True) == (failed.patience, isinstance(failed.__cause__, Invalid))
+
+
+@pytest.mark.parametrize(
+    ("error", "patience", "unanswered"),
+    [
+        (Unreachable("cut"), PATIENCE, True),
+        (ServerError("a webhook is down"), PATIENCE, True),
+        (TooManyRequests("later"), PATIENCE, False),
+        (Conflict("try again", reason="Conflict"), PATIENCE, False),
+        (Forbidden("no right"), 1, False),
+    ],
+)
+async def test_what_passes_is_told_once_it_lasts(error: ApiError, patience: int, unanswered: bool):
+    writing = Writing()
+    claim = await writing.begin()
+    writing.world.cluster.refuse(PATCH, error=error)
+    failed = await failure(writing.writer.patch(claim, marks(claim)))
+    assert (patience, unanswered) == (failed.patience, failed.is_unanswered)
+    assert f"PersistentVolumeClaim books could not be saved: {error}" == str(failed)
+
+
+async def test_a_server_that_was_set_back_refuses_what_is_known_for_a_while():
+    """At once, each try would be refused, until the cache has listed all anew."""
+    writing = Writing()
+    claim = await writing.begin()
+    newer = await writing.world.users.patch(CLAIMS, "books", marks(claim), "default")
+    writing.world.cluster.refuse(PATCH, error=Conflict("modified", reason="Conflict"))
+    ahead = type(newer)(metadata=_of_version(newer, "999999"), spec=newer.spec, status=newer.status)
+    failed = await failure(writing.writer.patch(ahead, marks(ahead)))
+    assert "PersistentVolumeClaim books could not be saved: the API server was set back" == str(failed)
+
+
+def _of_version(claim: PersistentVolumeClaim, version: str) -> Any:
+    return msgspec.structs.replace(claim.metadata, resource_version=version)
+
+
+# -- writes whose answer was lost
+
+
+async def test_a_write_without_an_answer_is_looked_for_before_more_is_done():
+    writing = Writing()
+    claim = await writing.begin()
+    await writing.writer.settle(claim)
+    assert [] == writing.world.story
+    writing.world.cluster.refuse(PATCH, error=Unreachable("cut"), after=True)
+    await failure(writing.writer.patch(claim, marks(claim)))
+    with pytest.raises(Stale):
+        await writing.writer.settle(claim)
+    assert "yes" == annotation(writing.writer.current(claim), "example.com/mark")
+    await writing.writer.settle(writing.writer.current(claim))
+    assert [PATCH, GET] == writing.world.story, "it is known now"
+
+
+async def test_a_write_that_was_never_done_holds_up_nothing():
+    writing = Writing()
+    claim = await writing.begin()
+    writing.world.cluster.refuse(PATCH, error=Unreachable("cut"))
+    await failure(writing.writer.patch(claim, marks(claim)))
+    await writing.writer.settle(claim)
+    assert [PATCH, GET] == writing.world.story
+
+
+# -- what must not be lost
+
+
+async def test_a_driver_s_answer_is_saved_on_the_object_as_it_is_now():
+    writing = Writing()
+    claim = await writing.begin()
+    await writing.annotate("example.com/other", "there")
+    seen: list[str] = []
+
+    def patch_of(now: PersistentVolumeClaim) -> Patch:
+        seen.append(annotation(now, "example.com/other"))
+        return marks(now)
+
+    assert await writing.writer.amend(claim, patch_of)
+    assert (["", "there"], "yes") == (seen, await writing.stored("example.com/mark"))
+    assert not await writing.writer.amend(claim, lambda now: None)
+
+
+async def test_an_object_that_keeps_moving_is_left_to_the_next_decision():
+    writing = Writing()
+    claim = await writing.begin()
+    tries = 0
+
+    async def moves() -> None:
+        nonlocal tries
+        tries += 1
+        await writing.annotate("example.com/other", str(tries))
+
+    class Moving(ObjectWriter[PersistentVolumeClaim]):
+        async def patch(self, *args: Any, **more: Any) -> Any:
+            await moves()
+            return await super().patch(*args, **more)
+
+    with pytest.raises(Stale):
+        await Moving(writing.world.cluster, CLAIMS, writing.cache).amend(claim, marks)
+    assert TRIES_MAX == tries
+
+
+# -- whole objects
+
+
+def selects(body: Json) -> bool:
+    notes = body["metadata"].setdefault("annotations", {})
+    if "example.com/mark" in notes:
+        return False
+    notes["example.com/mark"] = "yes"
+    return True
+
+
+async def test_an_edit_keeps_what_the_cache_does_not_show():
+    writing = Writing()
+    claim = await writing.begin()
+    await writing.world.patch(CLAIMS, "books", {"metadata": {"generateName": "kept-"}})
+    assert await writing.writer.edit(claim, selects)
+    body = await writing.world.get(CLAIMS, "books")
+    assert ("yes", "kept-") == (body["metadata"]["annotations"]["example.com/mark"], body["metadata"]["generateName"])
+    assert [GET, UPDATE] == writing.world.story
+
+
+async def test_an_edit_with_nothing_to_do_writes_nothing_and_reads_once():
+    writing = Writing()
+    claim = await writing.begin()
+    assert await writing.writer.edit(claim, selects)
+    writing.world.story.clear()
+    assert not await writing.writer.edit(writing.writer.current(claim), selects)
+    assert [] == writing.world.story, "the last answer is the whole object"
+
+
+async def test_an_edit_that_was_refused_is_made_anew():
+    writing = Writing()
+    claim = await writing.begin()
+    writing.world.cluster.refuse(UPDATE, error=TooManyRequests("later"))
+    await failure(writing.writer.edit(claim, selects))
+    assert await writing.writer.edit(claim, selects)
+    assert "yes" == await writing.stored("example.com/mark")
+
+
+async def test_a_strict_edit_is_of_the_object_as_it_was_decided_on():
+    writing = Writing()
+    claim = await writing.begin()
+    await writing.annotate("example.com/other", "there")
+    with pytest.raises(Stale):
+        await writing.writer.edit(claim, selects, strictly=True)
+    assert await writing.writer.edit(claim, selects)
+    await writing.make_anew()
+    with pytest.raises(Vanished):
+        await writing.writer.edit(claim, selects)
+
+
+# -- deletions
+
+
+async def test_what_is_gone_already_need_not_be_deleted():
+    writing = Writing()
+    claim = await writing.begin()
+    await writing.make_anew()
+    await writing.writer.delete(claim)
+    assert await writing.world.find(CLAIMS, "books"), "another of its name stays"
+    await writing.remove()
+    await writing.writer.delete(claim)
+
+
+async def test_a_deletion_that_is_refused_fails():
+    writing = Writing()
+    claim = await writing.begin()
+    writing.world.cluster.refuse(DELETE, error=Forbidden("a policy keeps it"))
+    failed = await failure(writing.writer.delete(claim, failing="could not be deleted"))
+    assert "could not be deleted: a policy keeps it" == str(failed)
