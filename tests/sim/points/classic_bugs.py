@@ -14,7 +14,7 @@ from unittest import mock
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.api.group_snapshot import VolumeGroupSnapshotContent
-from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS
+from mooring.api.meta import Kind
 from mooring.cluster.attachdetach import memory as attachdetach_memory
 from mooring.cluster.attachdetach import reconcile as attachdetach_reconcile
 from mooring.cluster.snapshots.writes import Writes as SnapshotWrites
@@ -91,8 +91,8 @@ def _namesakes_are_others() -> contextlib.AbstractContextManager[Any]:
 def _made_contents_are_failures() -> contextlib.AbstractContextManager[Any]:
     """Lost answer: a content that is there already is an error, and nobody looks at it."""
 
-    async def create_content(self: SnapshotWrites, body: Mapping[str, Any]) -> None:
-        await self._cluster.create(VOLUME_SNAPSHOT_CONTENTS, body)
+    async def create_content(self: SnapshotWrites, kind: Kind[Any], body: Mapping[str, Any]) -> None:
+        await self._cluster.create(kind, body)
 
     return mock.patch.object(SnapshotWrites, "create_content", create_content)
 

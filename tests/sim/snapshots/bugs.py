@@ -12,7 +12,7 @@ import msgspec
 
 from mooring.api import snapshot_names as names
 from mooring.api.meta import key_of
-from mooring.cluster.snapshots import controller, decide_claim
+from mooring.cluster.snapshots import controller, decide_protection
 from mooring.cluster.snapshots import reconcile as controller_reconcile
 from mooring.cluster.snapshots import writes as controller_writes
 from mooring.cluster.snapshots.writes import Writes as ControllerWrites
@@ -125,11 +125,19 @@ def _claims_are_not_released() -> contextlib.AbstractContextManager[Any]:
 
 def _marks_stay() -> contextlib.AbstractContextManager[Any]:
     """A content that was kept and is bound again is still marked as being deleted."""
-    return mock.patch.multiple(ControllerWrites, unmark_deleted=mock.AsyncMock(), bind_content=_bind_alone)
+    bind, unmark = ControllerWrites.bind_content, ControllerWrites.unmark_deleted
 
+    async def bind_alone(self: ControllerWrites, content: Any, uid: str, class_name: str) -> None:
+        if row_of(content) is GROUPS:
+            await bind(self, content, uid, class_name)
+        else:
+            await self._patch_content(content, as_judged(content, {}, {"volumeSnapshotRef": {"uid": uid}}))
 
-async def _bind_alone(self: ControllerWrites, content: Any, uid: str, class_name: str) -> None:
-    await self._patch_content(content, as_judged(content, {}, {"volumeSnapshotRef": {"uid": uid}}))
+    async def unmarked(self: ControllerWrites, content: Any) -> None:
+        if row_of(content) is GROUPS:
+            await unmark(self, content)
+
+    return mock.patch.multiple(ControllerWrites, unmark_deleted=unmarked, bind_content=bind_alone)
 
 
 def _the_marked_keep_nothing() -> contextlib.AbstractContextManager[Any]:
@@ -151,7 +159,7 @@ def _only_snapshots_need_claims() -> contextlib.AbstractContextManager[Any]:
     def user(view: Any, claim: Any) -> str:
         return next((one.metadata.name for one in view.unready_of(key_of(claim))), "")
 
-    return both(mock.patch.object(decide_claim, "user_of", user), mock.patch.object(controller_reconcile, "user_of", user))
+    return both(mock.patch.object(decide_protection, "user_of", user), mock.patch.object(controller_reconcile, "user_of", user))
 
 
 def _removals_are_not_tested() -> contextlib.AbstractContextManager[Any]:

@@ -12,18 +12,17 @@ import msgspec
 
 from mooring.api.meta import is_deleting
 from mooring.cluster.snapshots import decide as controller_decide
-from mooring.cluster.snapshots import decide_content, decide_deletion
+from mooring.cluster.snapshots import decide_deletion, decide_protection
 from mooring.cluster.snapshots import reconcile as controller_reconcile
 from mooring.cluster.snapshots import view as controller_view
-from mooring.cluster.snapshots.decision import Decision
-from mooring.cluster.snapshots.groups import reconcile as controller_groups
 from mooring.cluster.snapshots.lost_writes import LostWrites
 from mooring.cluster.snapshots.writes import Writes as ControllerWrites
+from mooring.control.decision import Decision
 from mooring.control.object_writes import annotate
 from mooring.kube.patch import json_patch, replace, test
 from mooring.sidecars.snapshotter import controller as snapshotter_controller
 from mooring.sidecars.snapshotter import decide, reconcile
-from mooring.sidecars.snapshotter.kinds import GROUPS
+from mooring.sidecars.snapshotter.kinds import GROUPS, SINGLES
 from mooring.sidecars.snapshotter.memory import Memory
 from mooring.sidecars.snapshotter.reconcile import Reconciler
 from mooring.sidecars.snapshotter.telling import Telling
@@ -45,7 +44,12 @@ def _lost_unmarks_are_forgotten() -> contextlib.AbstractContextManager[Any]:
 def _empty_uids_are_tested_as_none() -> contextlib.AbstractContextManager[Any]:
     """A content with `uid: ""` is bound by a patch which tests that there is none."""
 
+    real = ControllerWrites.bind_content
+
     async def bind(self: ControllerWrites, content: Any, uid: str, class_name: str) -> None:
+        if row_of(content) is GROUPS:
+            await real(self, content, uid, class_name)
+            return
         steps = [test("/metadata/uid", content.metadata.uid), test("/spec/volumeSnapshotRef/uid", None)]
         await self._patch_content(content, json_patch([*steps, replace("/spec/volumeSnapshotRef/uid", uid)]))
 
@@ -79,7 +83,7 @@ def _lost_writes_are_not_waited_for() -> contextlib.AbstractContextManager[Any]:
 
 def _nothing_is_looked_up() -> contextlib.AbstractContextManager[Any]:
     """A content that the cache lacks is taken for none, though the process before may have made it a moment ago."""
-    return both(*(mock.patch.object(room, "look_up", mock.AsyncMock()) for room in (controller_reconcile, controller_groups)))
+    return mock.patch.object(controller_reconcile, "look_up", mock.AsyncMock())
 
 
 def _groups_without_volumes_are_taken() -> contextlib.AbstractContextManager[Any]:
@@ -88,7 +92,7 @@ def _groups_without_volumes_are_taken() -> contextlib.AbstractContextManager[Any
 
 
 def _deletions_by_hand_wait_in_silence() -> contextlib.AbstractContextManager[Any]:
-    return mock.patch.object(decide_content, "_waits_for_snapshot", return_value=Decision(decide_content.why.ContentDeleting()))
+    return mock.patch.object(decide_protection, "_waits_for_snapshot", return_value=Decision(decide_protection.why.ContentDeleting()))
 
 
 def _groups_of_imports_wait_in_silence() -> contextlib.AbstractContextManager[Any]:
@@ -131,8 +135,9 @@ def _refused_statuses_are_silent() -> contextlib.AbstractContextManager[Any]:
 
 def _released_quietly() -> contextlib.AbstractContextManager[Any]:
     """A refused write of the snapshot controller that has no event of its own is only logged."""
-    kept = {kind: text for kind, text in controller_reconcile._WARNINGS.items() if kind.__name__ not in ("Release", "MarkDeleted")}
-    return mock.patch.object(controller_reconcile, "_WARNINGS", kept)
+    singles = controller_reconcile.REFUSALS[SINGLES.noun]
+    kept = {kind: text for kind, text in singles.items() if kind.__name__ not in ("Release", "MarkDeleted")}
+    return mock.patch.dict(controller_reconcile.REFUSALS, {SINGLES.noun: kept})  # type: ignore[arg-type]
 
 
 def _strangers_lists_are_believed() -> contextlib.AbstractContextManager[Any]:

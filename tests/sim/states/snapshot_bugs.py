@@ -10,14 +10,10 @@ from typing import Any, Final
 from unittest import mock
 
 from mooring.cluster.snapshots import decide as snapshot_decide
-from mooring.cluster.snapshots import decide_content, decide_deletion
+from mooring.cluster.snapshots import decide_deletion, decide_protection, members
 from mooring.cluster.snapshots import writes as snapshot_writes
-from mooring.cluster.snapshots.decision import Decision
-from mooring.cluster.snapshots.groups import decide as group_decide
-from mooring.cluster.snapshots.groups import decide_deletion as group_deletion
-from mooring.cluster.snapshots.groups import objects as group_objects
 from mooring.cluster.snapshots.reasons import ContentDeleting
-from mooring.control.decision import Decision as KitDecision
+from mooring.control.decision import Decision
 from mooring.control.object_writes import annotate
 from mooring.kube.cluster import Patch
 from mooring.kube.patch import add, json_patch, test
@@ -36,12 +32,12 @@ Planted = contextlib.AbstractContextManager[Any]
 
 def _contents_forsaken_in_silence() -> Planted:
     """A content whose snapshot is gone waits for a word that nobody will say."""
-    return mock.patch.object(decide_content, "_waits_for_snapshot", return_value=Decision(ContentDeleting()))
+    return mock.patch.object(decide_protection, "_waits_for_snapshot", return_value=Decision(ContentDeleting()))
 
 
 def _group_contents_forsaken_in_silence() -> Planted:
-    rooms = (group_decide, group_deletion)
-    return both(*(mock.patch.object(room, "tell_forsaken_of_group", return_value=()) for room in rooms))
+    rooms = (snapshot_decide, decide_deletion)
+    return both(*(mock.patch.object(room, "tell_forsaken", return_value=()) for room in rooms))
 
 
 def _deletions_wait_in_silence() -> Planted:
@@ -57,7 +53,7 @@ def _foreign_classes_are_not_told() -> Planted:
     def decide(view: Any, content: Any, now: float) -> Any:
         if row_of(content) is GROUPS:
             return foreign(view, content, now)
-        return KitDecision(Foreign(view.class_of(content).metadata.name))
+        return Decision(Foreign(view.class_of(content).metadata.name))
 
     return mock.patch.object(snapshotter_decide, "_decide_foreign", decide)
 
@@ -90,7 +86,7 @@ def _empty_uids_are_tested() -> Planted:
 
 def _members_are_free() -> Planted:
     """One snapshot of a group can be deleted alone."""
-    return mock.patch.object(group_objects, "IN_GROUP_FINALIZER", group_objects.AS_SOURCE_FINALIZER)
+    return mock.patch.object(members, "IN_GROUP_FINALIZER", members.AS_SOURCE_FINALIZER)
 
 
 def _groups_go_without_secret() -> Planted:

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from mooring.api.core import PersistentVolumeClaim
 from mooring.api.snapshot import VolumeSnapshot, VolumeSnapshotContent
-from mooring.cluster.snapshots import content
+from mooring.cluster.snapshots import objects
 from mooring.sidecars.provisioner.claims import prepare, view
 from mooring.sidecars.provisioner.claims.view import Looked, Wanted
 from mooring.sidecars.provisioner.model.cached import Source, source_of
@@ -45,14 +45,14 @@ def _waiting_claims_hold_nothing() -> Planted:
 
 def _claims_are_known_by_name() -> Planted:
     """A claim's volume is the one that names it, whether it is bound to this claim or to a former one of the name."""
-    bound_volume = content.bound_volume
+    bound_volume = objects.bound_volume
 
     def named(view: Any, claim: Any) -> Any:
         ref = view.volume(claim.spec.volume_name)
         uid = ref.spec.claim_ref.uid if ref is not None and ref.spec.claim_ref is not None else claim.metadata.uid
         return bound_volume(view, structs.replace(claim, metadata=structs.replace(claim.metadata, uid=uid)))
 
-    return mock.patch.object(content, "bound_volume", named)
+    return mock.patch.object(objects, "bound_volume", named)
 
 
 def _namespaces_of_sources_are_not_read() -> Planted:

@@ -8,8 +8,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any, Final
 from unittest import mock
 
-from mooring.cluster.snapshots import decide
-from mooring.cluster.snapshots.groups import controller as groups
+from mooring.cluster.snapshots import controller, decide
 from mooring.sidecars.snapshotter.controller import ContentController
 
 Planted = contextlib.AbstractContextManager[Any]
@@ -17,8 +16,8 @@ Planted = contextlib.AbstractContextManager[Any]
 
 def _members_go_unheard() -> Planted:
     """A group hears of members that come, and not of those that go."""
-    groups_of = groups._groups_of
-    return mock.patch.object(groups, "_groups_of", lambda change: () if change.new is None else groups_of(change))
+    groups_of = controller.groups_of
+    return mock.patch.object(controller, "groups_of", lambda change: () if change.new is None else groups_of(change))
 
 
 def _singles_go_unheard() -> Planted:
@@ -33,7 +32,7 @@ def _lost_contents_protect_nothing() -> Planted:
     ready = decide._decide_ready
 
     def unprotected(*args: Any) -> Any:
-        with mock.patch.object(decide, "_missing", lambda name, before=(): missing(name)):
+        with mock.patch.object(decide, "_missing", lambda row, name, before=(): missing(row, name)):
             return ready(*args)
 
     return mock.patch.object(decide, "_decide_ready", unprotected)

@@ -7,7 +7,8 @@ from typing import Any
 
 from mooring.api.meta import Key
 from mooring.cluster.snapshots.decide import decide_snapshot
-from mooring.cluster.snapshots.decision import Decision
+from mooring.cluster.snapshots.decision import Action, Failure
+from mooring.cluster.snapshots.kinds import SINGLES
 from mooring.cluster.snapshots.view import (
     CLAIM_INDEXES,
     CONTENT_INDEXES,
@@ -18,6 +19,7 @@ from mooring.cluster.snapshots.view import (
     VOLUME_INDEXES,
     View,
 )
+from mooring.control.decision import Decision
 from tests.support.builders import NS, Json, a_bound_claim, a_new_content, a_new_snapshot, a_pv, a_snapshot_class, typed
 from tests.support.constant_store import ConstantStore
 
@@ -66,30 +68,33 @@ def its_content(**more: Any) -> Json:
     return a_new_content(CONTENT, **more)
 
 
-def decided(snapshot: Json, *contents: Json, waited_s: float = 10.0, others: Iterable[Json] = (), **view: Any) -> Decision:
+def decided(snapshot: Json, *contents: Json, waited_s: float = 10.0, others: Iterable[Json] = (), **view: Any) -> Decision[Action]:
     """The decision for the snapshot `snap`."""
-    return decide_snapshot(a_view(snapshots=[snapshot, *others], contents=contents, **view), SNAP, waited_s)
+    return decide_snapshot(a_view(snapshots=[snapshot, *others], contents=contents, **view), SINGLES, SNAP, waited_s)
 
 
-def steps(decision: Decision) -> list[type]:
+def steps(decision: Decision[Action]) -> list[type]:
     return [type(action) for action in decision.actions]
 
 
-def the(decision: Decision, kind: type) -> Any:
+def the(decision: Decision[Action], kind: type) -> Any:
     """The one action of this kind."""
     [found] = [action for action in decision.actions if isinstance(action, kind)]
     return found
 
 
-def refusal(decision: Decision) -> tuple[str, str]:
-    assert decision.failure is not None
-    return decision.failure.event, decision.failure.error
+def failure(decision: Decision[Action]) -> Failure:
+    assert isinstance(decision.problem, Failure)
+    return decision.problem
 
 
-def also(decision: Decision) -> tuple[str, str] | None:
+def refusal(decision: Decision[Action]) -> tuple[str, str]:
+    return failure(decision).event, failure(decision).error
+
+
+def also(decision: Decision[Action]) -> tuple[str, str] | None:
     """Reason and text of the second event."""
-    assert decision.failure is not None
-    return decision.failure.also
+    return failure(decision).also
 
 
 def with_status(snapshot: Json, status: Mapping[str, Any]) -> Json:

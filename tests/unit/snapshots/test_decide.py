@@ -18,17 +18,11 @@ from mooring.api.snapshot_names import (
     SECRET_NAMESPACE,
 )
 from mooring.cluster.snapshots import reasons as why
-from mooring.cluster.snapshots.decide import (
-    BOTH_OR_NONE,
-    MISBOUND,
-    MISSING,
-    STATUS_DELAY_S,
-)
-from mooring.cluster.snapshots.decide_content import TELL_S, decide_content
+from mooring.cluster.snapshots.decide_protection import TELL_S, decide_content
 from mooring.cluster.snapshots.decision import (
+    Action,
     BindContent,
     CreateContent,
-    Decision,
     HoldClaim,
     JoinGroup,
     LookUp,
@@ -37,6 +31,8 @@ from mooring.cluster.snapshots.decision import (
     SaveStatus,
     Tell,
 )
+from mooring.cluster.snapshots.kinds import STATUS_DELAY_S
+from mooring.control.decision import Decision
 from tests.support.builders import DELETED, DRIVER, a_bound_claim, a_claim, a_group_content, a_node, a_snapshot_class
 from tests.unit.snapshots.situations import (
     CONTENT,
@@ -45,6 +41,7 @@ from tests.unit.snapshots.situations import (
     a_volume,
     also,
     decided,
+    failure,
     its_content,
     refusal,
     steps,
@@ -61,7 +58,12 @@ ERROR = {"time": "2026-01-02T03:04:05Z", "message": "no space"}
 CREATION_FAILED = "SnapshotContentCreationFailed"
 
 
-def created(decision: Decision) -> Any:
+MISSING = "VolumeSnapshotContent is missing"
+MISBOUND = "VolumeSnapshotContent is not bound to the VolumeSnapshot correctly"
+BOTH_OR_NONE = "Exactly one of PersistentVolumeClaimName and VolumeSnapshotContentName should be specified"
+
+
+def created(decision: Decision[Action]) -> Any:
     return the(decision, CreateContent).body
 
 
@@ -132,8 +134,7 @@ def test_S4_a_missing_class_is_told_before_anything_is_written():
     assert [LookUp] == steps(decision)
     text = 'Failed to get snapshot class with error volumesnapshotclass.snapshot.storage.k8s.io "snapclass" not found'
     assert ("GetSnapshotClassFailed", text) == refusal(decision)
-    assert decision.failure is not None
-    assert not decision.failure.unready
+    assert not failure(decision).unready
 
 
 def test_S5_the_default_class_goes_with_the_finalizers():
@@ -359,7 +360,7 @@ def test_S23_a_content_of_the_fixed_name_that_is_of_another():
 # -- contents
 
 
-def content_decision(content: Any, *snapshots: Any) -> Decision:
+def content_decision(content: Any, *snapshots: Any) -> Decision[Action]:
     return decide_content(a_view(contents=[content], snapshots=snapshots), CONTENT)
 
 

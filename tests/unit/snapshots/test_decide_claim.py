@@ -17,8 +17,9 @@ from mooring.api.snapshot_names import (
     IN_GROUP_FINALIZER,
 )
 from mooring.cluster.snapshots import reasons as why
-from mooring.cluster.snapshots.decide_claim import CLAIM_GRACE_S, decide_claim
-from mooring.cluster.snapshots.decision import Decision, ReleaseClaim
+from mooring.cluster.snapshots.decide_protection import CLAIM_GRACE_S, decide_claim
+from mooring.cluster.snapshots.decision import Action, ReleaseClaim
+from mooring.control.decision import Decision
 from tests.support.builders import APP, DELETED, Json, a_bound_claim, a_group_content, a_group_snapshot
 from tests.unit.snapshots.situations import CLAIM, a_snap, a_view, its_content, steps, with_status
 
@@ -30,7 +31,7 @@ HELD = {"finalizers": [CONTENT_FINALIZER]}
 GROUP_HELD = {"finalizers": [GROUP_CONTENT_FINALIZER]}
 
 
-def decided(idle_s: float | None = None, *, labels: Json | None = None, **view: Any) -> Decision:
+def decided(idle_s: float | None = None, *, labels: Json | None = None, **view: Any) -> Decision[Action]:
     """For a claim that is protected."""
     claim = a_bound_claim(finalizers=(CLAIM_FINALIZER,), labels=labels or {})
     return decide_claim(a_view(**{"claims": [claim], "has_groups": True, **view}), CLAIM, idle_s)

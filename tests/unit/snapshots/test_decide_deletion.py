@@ -9,7 +9,8 @@ import pytest
 from mooring.api.snapshot_names import AS_SOURCE_FINALIZER, BEING_DELETED, BOUND_FINALIZER, IN_GROUP_FINALIZER
 from mooring.cluster.snapshots import reasons as why
 from mooring.cluster.snapshots.decide_deletion import WAITS_S
-from mooring.cluster.snapshots.decision import Decision, DeleteContent, LookUp, MarkDeleted, Release
+from mooring.cluster.snapshots.decision import DeleteContent, LookUp, MarkDeleted, Release
+from mooring.control.decision import Decision
 from tests.support.builders import DELETED, a_claim
 from tests.unit.snapshots.situations import CONTENT, a_snap, decided, its_content, refusal, steps, the, with_status
 
@@ -29,7 +30,7 @@ def test_S26_then_it_waits_for_the_end_of_its_content():
     only_bound = a_snap(deletionTimestamp=DELETED, finalizers=[BOUND_FINALIZER])
     going = its_content(deletionTimestamp=DELETED, **MARKED)
     waiting = decided(only_bound, going)
-    assert ((), None, WAITS_S - 10.0) == (waiting.actions, waiting.failure, waiting.after_s)
+    assert ((), None, WAITS_S - 10.0) == (waiting.actions, waiting.problem, waiting.after_s)
 
 
 def test_S26_and_says_so_when_that_takes_long():
@@ -84,7 +85,7 @@ def test_S30_a_claim_that_restores_from_it_holds_it():
 
 @pytest.mark.parametrize("claim", [restoring("Bound"), restoring(name="other"), restoring(kind="PersistentVolumeClaim")])
 def test_S30_other_claims_do_not(claim):
-    assert decided(a_snap(**GOING), its_content(), claims=[claim]).failure is None
+    assert decided(a_snap(**GOING), its_content(), claims=[claim]).problem is None
 
 
 def test_S32_class_claim_and_volume_may_be_gone():

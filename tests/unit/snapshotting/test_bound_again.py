@@ -17,7 +17,7 @@ from mooring.control.result import Stale
 from tests.support.builders import Json, a_new_content, a_secret, a_snapshot_class
 from tests.support.cluster_world import SlowGets
 from tests.support.snapshot_driver import DELETE
-from tests.support.snapshotting import PATCH_VSC, PVC, VS, VSC, SnapshotWorld
+from tests.support.snapshotting import PATCH_VSC, VS, VSC, SnapshotWorld
 from tests.support.virtual_loop import in_virtual_time
 
 pytestmark = in_virtual_time
@@ -99,13 +99,13 @@ async def test_S19_a_mark_that_comes_late_does_not_hit_who_is_bound_by_then():
     world = await SnapshotWorld().base()
     await world.create(a_new_content("import", handle="there", ref_uid="uid-one", policy="Retain"))
     caches = Caches(world.runtime)
-    snapshots, contents, claims = caches.of(VS), caches.of(VSC), caches.of(PVC)
+    contents = caches.of(VSC)
     async with world.running(contents.run()):
         await contents.synced()
         judged = contents.store.get(Key("", "import"))
         await hand_over(world, "uid-two")
         with pytest.raises(Stale):
-            await Writes(world.cluster, snapshots, contents, claims, world.clock).mark_deleted(judged)
+            await Writes(world.cluster, {VSC.plural: contents}, world.clock).mark_deleted(judged)
         assert {} == marks(await world.get(VSC, "import"))
 
 

@@ -531,7 +531,7 @@ async def test_S14_a_claim_that_is_needed_by_now_is_not_released():
     await world.set_finalizers(PVC, "claim", CLAIM_FINALIZER)
     caches = Caches(world.runtime)
     claims = caches.of(PVC)
-    writes = Writes(world.cluster, caches.of(VS), caches.of(VSC), claims, world.clock)
+    writes = Writes(world.cluster, {PVC.plural: claims}, world.clock)
     async with world.running(claims.run()):
         await claims.synced()
         await writes.release_claim(Key("default", "claim"), lambda: True)
@@ -563,13 +563,13 @@ async def test_S26_S39_a_finalizer_is_removed_only_from_the_place_where_it_stand
     before = {"finalizers": ["others/gone", ours, "others/stays"]}
     await world.create(a_new_snapshot("kept", **before) if kind is VS else a_new_content("kept", **before))
     caches = Caches(world.runtime)
-    snapshots, contents, claims = caches.of(VS), caches.of(VSC), caches.of(PVC)
+    snapshots, contents = caches.of(VS), caches.of(VSC)
     async with world.running(snapshots.run(), contents.run()):
         await snapshots.synced()
         await contents.synced()
         [judged] = (snapshots if kind is VS else contents).store.values()
         await world.set_finalizers(kind, "kept", ours, "others/stays")
-        writes = Writes(world.cluster, snapshots, contents, claims, world.clock)
+        writes = Writes(world.cluster, {VS.plural: snapshots}, world.clock)
         removal = writes.release(judged, (ours,)) if kind is VS else patch_object(world.cluster, contents, VSC, judged, release(judged))
         with pytest.raises(Stale):
             await removal

@@ -1,79 +1,62 @@
-"""The snapshot controller's decisions: the next step for one snapshot.
+"""The snapshot controller's decisions: the next step for one snapshot, or for one group snapshot.
 
 Pure: the view goes in, actions come out, carried out in order by `reconcile.py`. Nothing is tried again after a while: each thing that can
 be missing is in a cache, and its arrival wakes the snapshot. A snapshot that was made once is never made again, whatever became of
 its content: today's data are not those of its creation time.
+
+A group becomes one content; when its driver has made the snapshots of all volumes, each becomes a snapshot and a content, as if made alone.
+Each round writes what can be written by then: the snapshots, their contents (which name the snapshots' uids), the contents' status, the
+group's status. So a restart goes on where the objects say.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import dataclasses
+from typing import TypeAlias
 
+from mooring.api.group_snapshot import VolumeGroupSnapshot
 from mooring.api.meta import Key, finalizers_of, is_deleting, key_of
-from mooring.api.snapshot import (
-    VOLUME_SNAPSHOT_CLASSES,
-    VOLUME_SNAPSHOT_CONTENTS,
-    VOLUME_SNAPSHOTS,
-    VolumeSnapshot,
-    VolumeSnapshotClass,
-    VolumeSnapshotContent,
-)
-from mooring.api.snapshot_names import (
-    AS_SOURCE_FINALIZER,
-    BEING_DELETED,
-    BOUND_FINALIZER,
-    DELETE_POLICY,
-    GROUP_SNAPSHOT_KIND,
-    is_marked,
-    is_member,
-)
+from mooring.api.snapshot import VolumeSnapshot
+from mooring.api.snapshot_names import DELETE_POLICY, is_marked
 from mooring.base.text import quoted
+from mooring.cluster.snapshots import decision as d
 from mooring.cluster.snapshots import reasons as why
-from mooring.cluster.snapshots.content import CantTell, check_fit, content_for, default_class, source_of
 from mooring.cluster.snapshots.decide_deletion import decide_deletion
-from mooring.cluster.snapshots.decision import (
-    Action,
-    BindContent,
-    CreateContent,
-    Decision,
-    Failure,
-    HoldClaim,
-    JoinGroup,
-    LookUp,
-    Protect,
-    SaveStatus,
-    Tell,
-    UnmarkDeleted,
-)
-from mooring.cluster.snapshots.questions import has_busy_group, names_content, was_made
-from mooring.cluster.snapshots.status import as_json, copied, progress
+from mooring.cluster.snapshots.decide_protection import tell_forsaken
+from mooring.cluster.snapshots.decision import Action, Failure
+from mooring.cluster.snapshots.kinds import GROUPS, SINGLES, Class, Content, Row, Snapshot
+from mooring.cluster.snapshots.members import has_busy_group, joining, missing_members
+from mooring.cluster.snapshots.objects import CantTell, Source, as_json, check_fit, content_for, copied, default_class, sources_of
 from mooring.cluster.snapshots.view import (
     BY_GROUP_HANDLE,
     View,
+    bound_name,
+    class_name_of,
+    group_handle_of,
     is_dynamic,
+    is_imported,
+    is_of,
+    is_part_of_group,
     is_ready,
+    lacks_finalizer,
+    ref_of,
+    row_of,
     snapshot_of,
     wanted_content,
+    was_made,
 )
+from mooring.control.decision import Decision
 
-STATUS_DELAY_S: Final = 0.5
-"""How long the bound name waits to be written together with what the driver says."""
-
-MISSING: Final = "VolumeSnapshotContent is missing"
-MISBOUND: Final = "VolumeSnapshotContent is not bound to the VolumeSnapshot correctly"
-BOTH_OR_NONE: Final = "Exactly one of PersistentVolumeClaimName and VolumeSnapshotContentName should be specified"
+Step: TypeAlias = Decision[Action]
 
 
-# -- snapshots
-
-
-def decide_snapshot(view: View, key: Key, waited_s: float = STATUS_DELAY_S, lost_s: float | None = None) -> Decision:
-    """The next step for one snapshot. waited_s: since this process made its content, more for a content that it did not make; of a snapshot
-    that is to go, since this process saw that. lost_s: as for `decide_deletion`.
+def decide_snapshot(view: View, row: Row, key: Key, waited_s: float, lost_s: float | None = None) -> Step:
+    """waited_s: since this process made its content, at least the row's delay for a content that it did not make; of a snapshot that is to
+    go, since this process saw that. lost_s: as for `decide_deletion`.
     """
-    snapshot = view.snapshots.get(key)
+    snapshot: Snapshot | None = view.of(row).get(key)
     if snapshot is None:
-        return Decision(why.Gone(str(key)))
+        return Decision(why.Gone(str(key)), tell_forsaken(view, row, key))
     if is_deleting(snapshot):
         return decide_deletion(view, snapshot, waited_s, lost_s)
     if is_ready(snapshot):
@@ -81,232 +64,241 @@ def decide_snapshot(view: View, key: Key, waited_s: float = STATUS_DELAY_S, lost
     refused = _refused(view, snapshot)
     if refused is not None:
         return refused
-    if is_member(snapshot):
+    if is_part_of_group(snapshot):
         return _decide_member(view, snapshot)
-    content = view.content(wanted_content(snapshot))
+    content = view.content(row, wanted_content(snapshot))
     if content is not None:
         return _decide_bound(view, snapshot, content, waited_s)
     if not is_dynamic(snapshot) or was_made(snapshot):
-        return _missing(wanted_content(snapshot), _protection(snapshot, ""))
+        return _missing(row, wanted_content(snapshot), _early(snapshot))
     return _decide_creation(view, snapshot)
 
 
-def _refused(view: View, snapshot: VolumeSnapshot) -> Decision | None:
+def _refused(view: View, snapshot: Snapshot) -> Step | None:
     """A class that does not exist, and a source that is none.
 
     Differs from snapshot-controller: a snapshot that is ready needs no class.
     """
-    name, source = snapshot.spec.volume_snapshot_class_name, snapshot.spec.source
-    if name and view.class_named(name) is None:
-        text = f'Failed to get snapshot class with error volumesnapshotclass.snapshot.storage.k8s.io "{name}" not found'
-        look = LookUp(VOLUME_SNAPSHOT_CLASSES, Key("", name))
-        return Decision(why.ClassMissing(name), (look,), Failure("GetSnapshotClassFailed", text, unready=False))
-    if not is_member(snapshot) and bool(source.persistent_volume_claim_name) == bool(source.volume_snapshot_content_name):
-        return Decision(why.BadSource(), failure=Failure("SnapshotValidationError", BOTH_OR_NONE))
+    row, name = row_of(snapshot), class_name_of(snapshot)
+    if name and view.class_named(row, name) is None:
+        resource = f"{row.classes.name.lower()}.{row.classes.group}"
+        text = f'{row.failed} to get {row.noun} class with error {resource} "{name}" not found'
+        look = (d.LookUp(row.classes, Key("", name)),) if row.looked_up else ()
+        return Decision(why.ClassMissing(name), look, Failure(row.reasons.class_missing, text, unready=False))
+    if not is_part_of_group(snapshot) and _has_source(snapshot) != is_dynamic(snapshot):
+        text = f"Exactly one of {_fields_of_sources(row)} should be specified"
+        return Decision(why.BadSource(), problem=Failure(row.reasons.bad_source, text))
     return None
 
 
-def _missing(name: str, before: tuple[Action, ...] = ()) -> Decision:
-    look = LookUp(VOLUME_SNAPSHOT_CONTENTS, Key("", name))
-    return Decision(why.ContentMissing(name), (look, *before) if name else (), Failure("SnapshotContentMissing", MISSING))
+def _has_source(snapshot: Snapshot) -> bool:
+    """True where it names what it is to be made of."""
+    if isinstance(snapshot, VolumeGroupSnapshot):
+        return snapshot.spec.source.selector is not None
+    return bool(snapshot.spec.source.persistent_volume_claim_name)
 
 
-def _decide_ready(view: View, snapshot: VolumeSnapshot) -> Decision:
-    assert snapshot.status is not None
-    name = snapshot.status.bound_volume_snapshot_content_name
-    content = view.content(name)
+def _fields_of_sources(row: Row) -> str:
+    if row is SINGLES:
+        return "PersistentVolumeClaimName and VolumeSnapshotContentName"
+    return "Selector and VolumeGroupSnapshotContentName"
+
+
+def _missing(row: Row, name: str, before: tuple[Action, ...] = ()) -> Step:
+    look = d.LookUp(row.contents, Key("", name))
+    problem = Failure(row.reasons.content_missing, f"{row.contents.name} is missing")
+    return Decision(why.ContentMissing(name), (look, *before) if name else (), problem)
+
+
+def _decide_ready(view: View, snapshot: Snapshot) -> Step:
+    row, name = row_of(snapshot), bound_name(snapshot)
+    content = view.content(row, name)
     if content is None:
-        return _missing(name or "", _protection(snapshot, ""))
-    if not _is_of(content, snapshot):
-        if is_member(snapshot):
-            return Decision(why.ContentMisbound(content.metadata.name), failure=Failure("SnapshotMisbound", MISBOUND))
-        return _misbound(content)
-    actions = (*_protection(snapshot, content.spec.deletion_policy), *_revival(content), *_membership(view, snapshot))
+        return _missing(row, name, _early(snapshot))
+    if not is_of(content, snapshot):
+        if row is SINGLES and not is_part_of_group(snapshot):
+            return _misbound(content)
+        text = f"{row.contents.name} is not bound to the {row.kind.name} correctly"
+        return Decision(why.ContentMisbound(name), problem=Failure(row.reasons.misbound, text))
+    actions = (*_protection(snapshot, content.spec.deletion_policy), *_revival(content))
+    if is_part_of_group(snapshot):
+        actions = (*actions, *joining(view, snapshot))
+    assert snapshot.status is not None
     said = content.status
     if snapshot.status.error is not None and said is not None and said.ready_to_use is True and said.error is None:
         return _copy(view, snapshot, content, actions)  # an error whose write was not answered, before it got ready
     return Decision(why.Ready(), actions)
 
 
-def _decide_member(view: View, snapshot: VolumeSnapshot) -> Decision:
-    """The group's controller makes and binds it."""
-    bound = snapshot.status.bound_volume_snapshot_content_name if snapshot.status else None
-    content = view.content(bound or wanted_content(snapshot))
-    if (content is None or not _is_of(content, snapshot)) and not has_busy_group(view, snapshot):
-        return _missing(bound or wanted_content(snapshot)) if content is None else _misbound(content)
-    if content is None or not _is_of(content, snapshot):
+def _decide_member(view: View, snapshot: Snapshot) -> Step:
+    """The group's own reconcile makes and binds it."""
+    name = bound_name(snapshot) or wanted_content(snapshot)
+    content = view.content(SINGLES, name)
+    if content is not None and is_of(content, snapshot):
+        return _copy(view, snapshot, content, _protection(snapshot, content.spec.deletion_policy))
+    if has_busy_group(view, snapshot):
         return Decision(why.MemberUnbound())
-    return _copy(view, snapshot, content, _protection(snapshot, content.spec.deletion_policy))
+    return _missing(SINGLES, name) if content is None else _misbound(content)
 
 
-def _decide_bound(view: View, snapshot: VolumeSnapshot, content: VolumeSnapshotContent, waited_s: float) -> Decision:
+# -- a snapshot with a content
+
+
+def _decide_bound(view: View, snapshot: Snapshot, content: Content, waited_s: float) -> Step:
     """There is a content of the name that the snapshot wants."""
-    name = content.metadata.name
-    if is_dynamic(snapshot) == (not content.spec.source.volume_handle):
+    row, name, uid = row_of(snapshot), content.metadata.name, ref_of(content).uid
+    if is_dynamic(snapshot) == is_imported(content):
         return _mismatch(snapshot, name)
-    if not (_is_of(content, snapshot) if is_dynamic(snapshot) else _may_be_of(content, snapshot)):
+    unbound = not uid and not is_dynamic(snapshot)
+    if snapshot_of(content) != key_of(snapshot) or (uid != snapshot.metadata.uid and not unbound):
         return _misbound(content)
     foreign = _foreign_class(view, snapshot, content)
     if foreign is not None:
         return foreign
-    protection = (*_protection(snapshot, content.spec.deletion_policy), *_revival(content))
-    if is_dynamic(snapshot):
-        quiet = content.status is None and (snapshot.status is None or snapshot.status.error is None)
-        if quiet and waited_s < STATUS_DELAY_S and not names_content(snapshot):
-            return Decision(why.Waiting(name), protection, after_s=STATUS_DELAY_S - waited_s)
-        return _copy(view, snapshot, content, protection)
-    class_name = snapshot.spec.volume_snapshot_class_name or ""
-    unbound = not content.spec.volume_snapshot_ref.uid
-    if is_deleting(content):  # finalizers can't be added any more
-        return _going(name) if unbound else _copy(view, snapshot, content, protection)
-    if unbound or (class_name and not content.spec.volume_snapshot_class_name):
-        bind = BindContent(content, snapshot.metadata.uid, class_name)
-        return Decision(why.Binding(name), (*_protection(snapshot, content.spec.deletion_policy), bind), again=True)
+    protection = _protection(snapshot, content.spec.deletion_policy)
+    if unbound and is_deleting(content):  # finalizers can't be added any more
+        return _going(row, name)
+    class_name = "" if is_dynamic(snapshot) or class_name_of(content) or is_deleting(content) else class_name_of(snapshot)
+    if unbound or class_name or (row is GROUPS and lacks_finalizer(content)):
+        return Decision(why.Binding(name), (*protection, d.BindContent(content, snapshot.metadata.uid, class_name)), again=True)
+    protection = (*protection, *_revival(content))
+    quiet = content.status is None and (snapshot.status is None or snapshot.status.error is None)
+    if is_dynamic(snapshot) and quiet and waited_s < row.status_delay_s and not bound_name(snapshot):
+        return Decision(why.Waiting(name), protection, after_s=row.status_delay_s - waited_s)
+    members = missing_members(view, snapshot, content) if row is GROUPS else ()
+    if members:
+        return Decision(why.MakingMembers(), (*protection, *members), again=True, done="made snapshots of its volumes")
     return _copy(view, snapshot, content, protection)
 
 
-def _revival(content: VolumeSnapshotContent) -> tuple[Action, ...]:
+def _protection(snapshot: Snapshot, policy: str, class_name: str = "") -> tuple[Action, ...]:
+    """The finalizers that it lacks, in one write: the second only where the content is to go with the snapshot."""
+    row, held = row_of(snapshot), finalizers_of(snapshot)
+    wanted = dict.fromkeys((row.source_finalizer, row.bound_finalizer) if policy == DELETE_POLICY else (row.source_finalizer,))
+    lacking = tuple(one for one in wanted if one not in held)
+    return (d.Protect(snapshot, lacking, class_name),) if lacking or class_name else ()
+
+
+def _early(snapshot: Snapshot) -> tuple[Action, ...]:
+    """Of one that has no content yet, or no more."""
+    return _protection(snapshot, "") if row_of(snapshot).protected_early else ()
+
+
+def _revival(content: Content) -> tuple[Action, ...]:
     """The mark of a deletion goes from a content that is bound to a living snapshot: it is of one that was bound to it before."""
-    return (UnmarkDeleted(content),) if is_marked(content, BEING_DELETED) else ()
+    return (d.UnmarkDeleted(content),) if is_marked(content, row_of(content).being_deleted) else ()
 
 
-def _foreign_class(view: View, snapshot: VolumeSnapshot, content: VolumeSnapshotContent) -> Decision | None:
+def _foreign_class(view: View, snapshot: Snapshot, content: Content) -> Step | None:
     """Its driver would never look at a content whose class is another's. A bound content is protected, and goes with the snapshot."""
-    name, driver = content.metadata.name, content.spec.driver
-    class_name = content.spec.volume_snapshot_class_name or snapshot.spec.volume_snapshot_class_name or ""
-    named = view.class_named(class_name)
+    row, name, driver = row_of(snapshot), content.metadata.name, content.spec.driver
+    class_name = class_name_of(content) or class_name_of(snapshot)
+    named = view.class_named(row, class_name)
     if named is None or named.driver == driver:
         return None
-    problem = f'class "{class_name}" is of driver "{named.driver}", and VolumeSnapshotContent [{name}] of driver "{driver}"'
-    protection = _protection(snapshot, content.spec.deletion_policy) if _is_of(content, snapshot) else ()
-    failure = Failure("SnapshotBindFailed", f"Snapshot failed to bind VolumeSnapshotContent, {problem}")
-    return Decision(why.ContentMismatch(name, problem), protection, failure)
+    problem = f'class "{class_name}" is of driver "{named.driver}", and {row.contents.name} [{name}] of driver "{driver}"'
+    protection = _protection(snapshot, content.spec.deletion_policy) if is_of(content, snapshot) else ()
+    return Decision(why.ContentMismatch(name, problem), protection, Failure(row.reasons.bind_failed, f"{row.bind_text}{problem}"))
 
 
-def _going(name: str) -> Decision:
-    text = f"Snapshot failed to bind VolumeSnapshotContent, VolumeSnapshotContent [{name}] is being deleted"
-    return Decision(why.ContentGoing(name), failure=Failure("SnapshotBindFailed", text))
+def _going(row: Row, name: str) -> Step:
+    text = f"{row.bind_text}{row.contents.name} [{name}] is being deleted"
+    return Decision(why.ContentGoing(name), problem=Failure(row.reasons.bind_failed, text))
 
 
-def _is_of(content: VolumeSnapshotContent, snapshot: VolumeSnapshot) -> bool:
-    return snapshot_of(content) == key_of(snapshot) and content.spec.volume_snapshot_ref.uid == snapshot.metadata.uid
+def _mismatch(snapshot: Snapshot, name: str) -> Step:
+    row, kinds = row_of(snapshot), ("dynamically provisioned", "pre-provisioned")
+    wanted, found = kinds if is_dynamic(snapshot) else reversed(kinds)
+    kind = row.contents.name
+    text = f"{kind} {name} is {found}" if is_dynamic(snapshot) else f"{kind} is {found}"
+    text = f"{text} while expecting a {wanted} one"
+    wrong = f"snapshot {key_of(snapshot)} expects a {wanted} {kind} {name} but gets a {found} one" if row is SINGLES else text
+    return Decision(why.ContentMismatch(name, text), problem=_also(row, Failure(row.reasons.content_mismatch, text), wrong))
 
 
-def _may_be_of(content: VolumeSnapshotContent, snapshot: VolumeSnapshot) -> bool:
-    """Also a content that nobody has bound yet."""
-    return snapshot_of(content) == key_of(snapshot) and content.spec.volume_snapshot_ref.uid in ("", snapshot.metadata.uid)
+def _misbound(content: Content) -> Step:
+    row, name = row_of(content), content.metadata.name
+    text = f"{row.contents.name} [{name}] is bound to a different {row.noun}"
+    return Decision(why.ContentMisbound(name), problem=_also(row, Failure(row.reasons.content_misbound, text), text))
 
 
-def _mismatch(snapshot: VolumeSnapshot, name: str) -> Decision:
-    if is_dynamic(snapshot):
-        text = f"VolumeSnapshotContent {name} is pre-provisioned while expecting a dynamically provisioned one"
-    else:
-        text = "VolumeSnapshotContent is dynamically provisioned while expecting a pre-provisioned one"
-    kinds = ("dynamically provisioned", "pre-provisioned") if is_dynamic(snapshot) else ("pre-provisioned", "dynamically provisioned")
-    wrong = f"snapshot {key_of(snapshot)} expects a {kinds[0]} VolumeSnapshotContent {name} but gets a {kinds[1]} one"
-    also = ("SnapshotFinalizerError", f"Failed to check and update snapshot: {wrong}")
-    return Decision(why.ContentMismatch(name, text), failure=Failure("SnapshotContentMismatch", text, also=also))
-
-
-def _misbound(content: VolumeSnapshotContent) -> Decision:
-    name = content.metadata.name
-    text = f"VolumeSnapshotContent [{name}] is bound to a different snapshot"
-    also = ("SnapshotFinalizerError", f"Failed to check and update snapshot: {text}")
-    return Decision(why.ContentMisbound(name), failure=Failure("SnapshotContentMisbound", text, also=also))
-
-
-def _protection(snapshot: VolumeSnapshot, policy: str, class_name: str = "") -> tuple[Action, ...]:
-    """The finalizers that it lacks, in one write: the second only where the content is to go with the snapshot."""
-    wanted = (AS_SOURCE_FINALIZER, BOUND_FINALIZER) if policy == DELETE_POLICY else (AS_SOURCE_FINALIZER,)
-    held = finalizers_of(snapshot)
-    lacking = tuple(one for one in wanted if one not in held)
-    return (Protect(snapshot, lacking, class_name),) if lacking or class_name else ()
-
-
-def _membership(view: View, snapshot: VolumeSnapshot) -> tuple[Action, ...]:
-    """A member whose group does not own it yet."""
-    name = snapshot.status.volume_group_snapshot_name if snapshot.status else None
-    owners = snapshot.metadata.owner_references or ()
-    group = view.groups.get(Key(snapshot.metadata.namespace, name)) if name else None
-    if group is None or any(owner.uid == group.metadata.uid for owner in owners):
-        return ()
-    owner = {
-        "apiVersion": "groupsnapshot.storage.k8s.io/v1",
-        "kind": GROUP_SNAPSHOT_KIND,
-        "name": group.metadata.name,
-        "uid": group.metadata.uid,
-    }
-    return (JoinGroup(snapshot, owner),)
+def _also(row: Row, failure: Failure, text: str) -> Failure:
+    """Once more, under the reason of the step that it stops."""
+    return dataclasses.replace(failure, also=(row.reasons.finalizer_failed, f"Failed to check and update {row.noun}: {text}"))
 
 
 # -- a dynamic snapshot without content
 
 
-def _decide_creation(view: View, snapshot: VolumeSnapshot) -> Decision:
+def _decide_creation(view: View, snapshot: Snapshot) -> Step:
+    row = row_of(snapshot)
     try:
-        snapshot_class, chosen = _class_for(view, snapshot)
-    except CantTell as error:
-        text = f"Failed to set default snapshot class with error {error}"
-        failure = Failure("SetDefaultSnapshotClassFailed", text, unready=False)
-        return Decision(why.NoDefaultClass(str(error)), error.look_up, failure)
+        sources = sources_of(view, snapshot)
+    except CantTell as error:  # the class of a single snapshot is chosen first
+        return _cant_create(snapshot, error) if class_name_of(snapshot) or row is GROUPS else _cant_choose(row, error)
     try:
-        source = source_of(view, snapshot)
-        check_fit(source, snapshot_class)
-        body = content_for(view, snapshot, source, snapshot_class)
+        found, chosen = _class_for(view, snapshot, sources[0])
     except CantTell as error:
-        failure = Failure("SnapshotContentCreationFailed", f"Failed to create snapshot content with error {error}")
-        return Decision(why.CantCreate(str(error)), (*error.look_up, *_protection(snapshot, "")), failure)
-    name = body["metadata"]["name"]
-    meta = snapshot.metadata
-    waiting = f"Waiting for a snapshot {meta.namespace}/{meta.name} to be created by the CSI driver."
+        return _cant_choose(row, error)
+    try:
+        check_fit(sources, found)
+        body = content_for(view, snapshot, sources, found)
+    except CantTell as error:
+        return _cant_create(snapshot, error, also=None if row is SINGLES else (row.reasons.object_failed, str(error)))
     actions = (
-        *_protection(snapshot, snapshot_class.deletion_policy, chosen),
-        HoldClaim(source.claim),
-        CreateContent(body),
-        Tell(snapshot, VOLUME_SNAPSHOTS, "Normal", "CreatingSnapshot", waiting),
+        *_protection(snapshot, found.deletion_policy, chosen),
+        *(d.HoldClaim(source.claim) for source in sources),
+        d.CreateContent(body),
+        d.Tell(snapshot, "Normal", row.reasons.creating, f"Waiting for a {row.noun} {key_of(snapshot)} to be created by the CSI driver."),
     )
-    return Decision(why.Creating(name), actions, again=True, done="made its content")
+    return Decision(why.Creating(body["metadata"]["name"]), actions, again=True, done="made its content")
 
 
-def _class_for(view: View, snapshot: VolumeSnapshot) -> tuple[VolumeSnapshotClass, str]:
+def _class_for(view: View, snapshot: Snapshot, source: Source) -> tuple[Class, str]:
     """The class, and its name where it is the default one and the snapshot is to be told. Raises CantTell."""
-    name = snapshot.spec.volume_snapshot_class_name
-    if name:
-        named = view.class_named(name)
-        assert named is not None, "refused before"
+    named = view.class_named(row_of(snapshot), class_name_of(snapshot))
+    if named is not None:
         return named, ""
-    chosen = default_class(view, source_of(view, snapshot).driver)
+    chosen = default_class(view, snapshot, source.driver)
     return chosen, chosen.metadata.name
+
+
+def _cant_choose(row: Row, error: CantTell) -> Step:
+    text = f"Failed to set default {row.noun} class with error {error}"
+    return Decision(why.NoDefaultClass(str(error)), error.look_up, Failure(row.reasons.no_default_class, text, unready=False))
+
+
+def _cant_create(snapshot: Snapshot, error: CantTell, also: tuple[str, str] | None = None) -> Step:
+    row = row_of(snapshot)
+    failure = Failure(row.reasons.creation_failed, f"{row.failed} to create {row.noun} content with error {error}", also=also)
+    return Decision(why.CantCreate(str(error)), (*error.look_up, *_early(snapshot)), failure)
 
 
 # -- the status
 
 
-def _copy(view: View, snapshot: VolumeSnapshot, content: VolumeSnapshotContent, before: tuple[Action, ...]) -> Decision:
-    handle = content.status.volume_group_snapshot_handle if content.status else None
+def _copy(view: View, snapshot: Snapshot, content: Content, before: tuple[Action, ...]) -> Step:
     group_name = ""
-    if handle and view.has_groups:
-        found = next(iter(view.group_contents.by(BY_GROUP_HANDLE, handle)), None)
-        if found is None:
-            return Decision(why.GroupContentMissing(handle), before, None if is_member(snapshot) else _no_group(handle))
-        group_name = found.spec.volume_group_snapshot_ref.name
-    status = copied(snapshot, content, group_name)
-    because = why.Copying(content.metadata.name)
-    if status == snapshot.status:
+    handle = group_handle_of(content) if view.has_groups and isinstance(snapshot, VolumeSnapshot) else ""
+    if handle:
+        group_content = next(iter(view.group_contents.by(BY_GROUP_HANDLE, handle)), None)
+        if group_content is None:
+            return Decision(why.GroupContentMissing(handle), before, None if is_part_of_group(snapshot) else _no_group(handle))
+        group_name = ref_of(group_content).name
+    old, new, because = snapshot.status, copied(snapshot, content, group_name), why.Copying(content.metadata.name)
+    if new == old:
         return Decision(because, before)
-    save = SaveStatus(snapshot, as_json(status) or {})
-    done = "copied the status of its content"
-    return Decision(because, (*before, save, *_news(snapshot, content, group_name)), again=bool(group_name), done=done)
+    row, news = row_of(snapshot), list[tuple[str, str]]()
+    if new.creation_time is not None and not was_made(snapshot):
+        news.append((row.reasons.created, f"{row.title} {key_of(snapshot)} was successfully created by the CSI driver."))
+    if new.ready_to_use is True and (old is None or old.ready_to_use is not True):
+        news.append((row.reasons.ready, f"{row.title} {key_of(snapshot)} is ready to use."))
+    tells = (d.Tell(snapshot, "Normal", reason, text) for reason, text in news)
+    save, done = d.SaveStatus(snapshot, as_json(new) or {}), "copied the status of its content"
+    return Decision(because, (*before, save, *tells), again=bool(group_name), done=done)
 
 
 def _no_group(handle: str) -> Failure:
     """Of an import. A member's group is on its way."""
     text = f"Snapshot status update failed, there is no VolumeGroupSnapshotContent of the group {quoted(handle)} that it is of"
     return Failure("SnapshotStatusUpdateFailed", text, saved=False)
-
-
-def _news(snapshot: VolumeSnapshot, content: VolumeSnapshotContent, group_name: str) -> tuple[Tell, ...]:
-    news, name = progress(snapshot.status, copied(snapshot, content, group_name)), str(key_of(snapshot))
-    created = Tell(snapshot, VOLUME_SNAPSHOTS, "Normal", "SnapshotCreated", f"Snapshot {name} was successfully created by the CSI driver.")
-    ready = Tell(snapshot, VOLUME_SNAPSHOTS, "Normal", "SnapshotReady", f"Snapshot {name} is ready to use.")
-    return (*((created,) if news.created else ()), *((ready,) if news.ready else ()))

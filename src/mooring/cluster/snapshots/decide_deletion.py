@@ -1,92 +1,107 @@
-"""The end of a snapshot: its content is told, goes with it or stays, and then the finalizers go. Pure."""
+"""The end of a snapshot, or of a group: its content is told, goes with it or stays, and then the finalizers go. Pure.
+
+A group's snapshots go with the group, and its finalizer when its content is gone or stays by its policy.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from mooring.api.group_snapshot import VolumeGroupSnapshotContent
-from mooring.api.meta import Key, Kind, finalizers_of, is_deleting, key_of
-from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VolumeSnapshot, VolumeSnapshotContent
-from mooring.api.snapshot_names import (
-    AS_SOURCE_FINALIZER,
-    BEING_DELETED,
-    BOUND_FINALIZER,
-    DELETE_POLICY,
-    GROUP_SNAPSHOT_KIND,
-    IN_GROUP_FINALIZER,
-    is_marked,
-)
+from mooring.api.meta import Key, finalizers_of, is_deleting, key_of
+from mooring.api.snapshot import VolumeSnapshot
+from mooring.api.snapshot_names import DELETE_POLICY, GROUP_SNAPSHOT_KIND, IN_GROUP_FINALIZER, is_marked
+from mooring.cluster.snapshots import decision as d
 from mooring.cluster.snapshots import reasons as why
-from mooring.cluster.snapshots.decision import Action, Decision, DeleteContent, Failure, LookUp, MarkDeleted, Release
-from mooring.cluster.snapshots.view import View, snapshot_of, wanted_content
+from mooring.cluster.snapshots.decide_protection import tell_forsaken
+from mooring.cluster.snapshots.decision import Action, Failure
+from mooring.cluster.snapshots.kinds import SINGLES, Content, Snapshot
+from mooring.cluster.snapshots.view import View, bound_name, is_of, ref_of, row_of, snapshot_of, wanted_content
+from mooring.control.decision import Decision
 
 WAITS_S: Final = 60.0
 """How long a snapshot waits for the end of its content before it says so."""
 
-RESTORING = Failure("SnapshotDeletePending", "Snapshot is being used to restore a PVC", saved=False)
-
-MAY_BE_MADE = Failure(
-    "SnapshotDeletePending",
-    "waits for up to a minute: a write that gives it a content was not answered, and may still be carried out",
-    saved=False,
+PENDING: Final = "SnapshotDeletePending"
+MAY_BE_MADE: Final = Failure(
+    PENDING, "waits for up to a minute: a write that gives it a content was not answered, and may still be carried out", saved=False
 )
 
 
-def decide_deletion(view: View, snapshot: VolumeSnapshot, waited_s: float, lost_s: float | None = None) -> Decision:
+def decide_deletion(view: View, snapshot: Snapshot, waited_s: float, lost_s: float | None = None) -> Decision[Action]:
     """The policy of the content counts, not that of its class. A content that does not point back is another's.
 
     waited_s: since this process saw that the snapshot is to go. lost_s: how long a write that gives it a content may still be carried out,
     None where none was lost.
     """
+    row, held = row_of(snapshot), finalizers_of(snapshot)
+    if not set(row.finalizers) & set(held):
+        return Decision(why.Released(), tell_forsaken(view, row, key_of(snapshot)))
     content = content_of(view, snapshot)
-    held = finalizers_of(snapshot)
-    if not {AS_SOURCE_FINALIZER, BOUND_FINALIZER, IN_GROUP_FINALIZER} & set(held):
-        return Decision(why.Released())
-    if content is not None and view.is_restored_from(key_of(snapshot)):
-        return Decision(why.BeingRestored(), failure=RESTORING)
-    group = group_of(view, snapshot)
-    if group:
-        return Decision(why.BelongsToGroup(group), failure=_belongs(snapshot, group))
+    held_up = _held_up(view, snapshot, content)
+    if held_up is not None:
+        return held_up
     goes = content is not None and content.spec.deletion_policy == DELETE_POLICY
-    kept = {BOUND_FINALIZER} if goes else set()
-    leaving = tuple(one for one in (AS_SOURCE_FINALIZER, BOUND_FINALIZER, IN_GROUP_FINALIZER) if one in held and one not in kept)
-    actions: tuple[Action, ...] = (*_farewell(content), *((Release(snapshot, leaving),) if leaving else ()))
+    leaving = tuple(one for one in row.finalizers if one in held and not (goes and one == row.bound_finalizer))
+    members = tuple(d.DeleteMember(one) for one in view.members_of(snapshot) if not is_deleting(one))
     if content is None and lost_s:
-        return Decision(why.WaitingForLostWrite(), failure=MAY_BE_MADE, after_s=lost_s)
+        return Decision(why.WaitingForLostWrite(), members, MAY_BE_MADE, after_s=lost_s)
+    release = (d.Release(snapshot, leaving),) if leaving else ()
+    actions: tuple[Action, ...] = (*_farewell(content), *members, *release)
     if content is None:
-        # Where it was never seen, or never seen bound, that may have been done a moment ago: then it must not stay behind.
-        name = wanted_content(snapshot) if AS_SOURCE_FINALIZER in held or lost_s is not None else ""
-        look = (LookUp(VOLUME_SNAPSHOT_CONTENTS, Key("", name), strictly=True),) if name and _may_be_bound(view, snapshot, name) else ()
-        return Decision(why.Releasing(), (*look, *actions), done="released the snapshot")
+        look = _look(view, snapshot) if row.source_finalizer in held or lost_s is not None else ()
+        return Decision(why.Releasing(), (*look, *actions), done=f"released the {row.noun}")
     name = content.metadata.name
     if not goes:
-        return Decision(why.KeepingContent(name), actions, done="released the snapshot, its content stays")
+        return Decision(why.KeepingContent(name), actions, done=f"released the {row.noun}, its content stays")
     if not actions and waited_s < WAITS_S:
         return Decision(why.WaitingForContent(name), after_s=WAITS_S - waited_s)
     if not actions:
-        return Decision(
-            why.WaitingForContent(name),
-            failure=Failure("SnapshotDeletePending", waits_text(VOLUME_SNAPSHOT_CONTENTS, content), saved=False),
-        )
+        return Decision(why.WaitingForContent(name), problem=Failure(PENDING, _waits_text(content), saved=False))
     # Its content may be gone by now, if nothing held it: then the last finalizer goes, too.
     return Decision(why.DeletingContent(name), actions, done="deleted its content")
 
 
-def content_of(view: View, snapshot: VolumeSnapshot) -> VolumeSnapshotContent | None:
+def content_of(view: View, snapshot: Snapshot) -> Content | None:
     """The content that is bound to the snapshot, or would be; None for one that does not point back."""
-    bound = snapshot.status.bound_volume_snapshot_content_name if snapshot.status else None
-    for name in filter(None, (bound, wanted_content(snapshot))):
-        content = view.content(name)
+    for name in filter(None, (bound_name(snapshot), wanted_content(snapshot))):
+        content: Content | None = view.content(row_of(snapshot), name)
         if content is not None:
-            ref = content.spec.volume_snapshot_ref
-            return content if snapshot_of(content) == key_of(snapshot) and ref.uid == snapshot.metadata.uid else None
+            return content if is_of(content, snapshot) else None
     return None
 
 
-def _may_be_bound(view: View, snapshot: VolumeSnapshot, name: str) -> bool:
-    """True where the content of this name may have become the snapshot's by a write of ours whose answer was lost."""
-    content = view.content(name)
-    return content is None or (snapshot_of(content) == key_of(snapshot) and not content.spec.volume_snapshot_ref.uid)
+def _look(view: View, snapshot: Snapshot) -> tuple[Action, ...]:
+    """For a content that was never seen, or never seen bound: that may have been done a moment ago, by a write of ours whose answer was
+    lost, and it must not stay behind.
+    """
+    row, name = row_of(snapshot), wanted_content(snapshot)
+    return (d.LookUp(row.contents, Key("", name), strictly=True),) if name and _may_be_bound(view, snapshot, name) else ()
+
+
+def _may_be_bound(view: View, snapshot: Snapshot, name: str) -> bool:
+    content: Content | None = view.content(row_of(snapshot), name)
+    return content is None or (snapshot_of(content) == key_of(snapshot) and not ref_of(content).uid)
+
+
+# -- what holds it up
+
+
+def _held_up(view: View, snapshot: Snapshot, content: Content | None) -> Decision[Action] | None:
+    restored = _restored(view, snapshot, content)
+    if restored:
+        return Decision(why.BeingRestored(), problem=Failure(PENDING, restored, saved=False))
+    group = group_of(view, snapshot) if isinstance(snapshot, VolumeSnapshot) else ""
+    return Decision(why.BelongsToGroup(group), problem=_belongs(snapshot, group)) if group else None
+
+
+def _restored(view: View, snapshot: Snapshot, content: Content | None) -> str:
+    """That a claim waits for a volume that is filled from it, or from one of its members; "" for none."""
+    if row_of(snapshot) is SINGLES:
+        return "Snapshot is being used to restore a PVC" if content is not None and view.is_restored_from(key_of(snapshot)) else ""
+    for one in view.members_of(snapshot):
+        if view.is_restored_from(key_of(one)):
+            return f"Snapshot {key_of(one)} belonging to VolumeGroupSnapshot {key_of(snapshot)} is being used to restore a PVC"
+    return ""
 
 
 def group_of(view: View, snapshot: VolumeSnapshot) -> str:
@@ -102,25 +117,25 @@ def group_of(view: View, snapshot: VolumeSnapshot) -> str:
     return named if named and not owners and view.groups.get(Key(snapshot.metadata.namespace, named)) is not None else ""
 
 
-def _belongs(snapshot: VolumeSnapshot, group: str) -> Failure:
+def _belongs(snapshot: Snapshot, group: str) -> Failure:
     name, group = str(key_of(snapshot)), str(Key(snapshot.metadata.namespace, group))
     text = (
         f"deletion of the individual volume snapshot {name} is not allowed as it belongs to group snapshot {group}. "
         "Deleting the group snapshot will trigger the deletion of all the individual volume snapshots that are part of the group."
     )
-    return Failure("SnapshotDeletePending", text, saved=False)
+    return Failure(PENDING, text, saved=False)
 
 
-def waits_text(kind: Kind[Any], content: VolumeSnapshotContent | VolumeGroupSnapshotContent) -> str:
+def _waits_text(content: Content) -> str:
     """Differs from snapshot-controller, which says nothing: an error of the driver stands on the content alone."""
-    held = ", ".join(finalizers_of(content)) or "nothing"
+    held, kind = ", ".join(finalizers_of(content)) or "nothing", row_of(content).contents
     return f"waits for the end of {kind.name} {content.metadata.name} of driver {content.spec.driver}, held by {held}"
 
 
-def _farewell(content: VolumeSnapshotContent | None) -> tuple[Action, ...]:
+def _farewell(content: Content | None) -> tuple[Action, ...]:
     """The mark comes first: the driver's side does not act on the deletion of a content without it."""
     if content is None:
         return ()
-    mark = () if is_marked(content, BEING_DELETED) else (MarkDeleted(content),)
+    mark = () if is_marked(content, row_of(content).being_deleted) else (d.MarkDeleted(content),)
     goes = content.spec.deletion_policy == DELETE_POLICY and not is_deleting(content)
-    return (*mark, *((DeleteContent(content),) if goes else ()))
+    return (*mark, *((d.DeleteContent(content),) if goes else ()))

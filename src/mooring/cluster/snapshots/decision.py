@@ -1,4 +1,4 @@
-"""The decision about a snapshot, a content or a claim: actions as values."""
+"""The actions of a decision about a snapshot, a content or a claim, as values. Those without a word on it are for both kinds."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from mooring.api.core import PersistentVolumeClaim
-from mooring.api.meta import Key, Kind, Object
+from mooring.api.meta import Key, Kind
 from mooring.api.snapshot import VolumeSnapshot, VolumeSnapshotContent
-from mooring.control.result import Because
+from mooring.cluster.snapshots.kinds import Content, Snapshot
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class LookUp:
 class Protect:
     """Add finalizers to the snapshot, and the class that is chosen for it, in one write."""
 
-    snapshot: VolumeSnapshot
+    snapshot: Snapshot
     finalizers: tuple[str, ...]
     class_name: str = ""
 
@@ -66,7 +66,7 @@ class CreateContent:
 class BindContent:
     """Write the snapshot's uid, and its class, into the content, with our finalizer and unmarked. "" leaves the class alone."""
 
-    content: VolumeSnapshotContent
+    content: Content
     uid: str
     class_name: str
 
@@ -82,14 +82,14 @@ class ProtectContent:
 class MarkDeleted:
     """Tell the driver's side, by an annotation, that the snapshot of this content is being deleted."""
 
-    content: VolumeSnapshotContent
+    content: Content
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UnmarkDeleted:
     """Take that mark off again: it is a former snapshot's, and this one lives."""
 
-    content: VolumeSnapshotContent
+    content: Content
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -104,14 +104,14 @@ class Touch:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeleteContent:
-    content: VolumeSnapshotContent
+    content: Content
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Release:
     """Remove these finalizers from the snapshot."""
 
-    snapshot: VolumeSnapshot
+    snapshot: Snapshot
     finalizers: tuple[str, ...]
 
 
@@ -119,16 +119,42 @@ class Release:
 class SaveStatus:
     """Write this status of the snapshot."""
 
-    snapshot: VolumeSnapshot
+    snapshot: Snapshot
     status: Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Tell:
-    """An Event on the object. kind: of the object."""
+class CreateMember:
+    """Create the snapshot that a group has of one volume."""
 
-    obj: Object
-    kind: Kind[Any]
+    body: Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CreateMemberContent:
+    """Create the content of a group's snapshot of one volume."""
+
+    body: Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SaveMemberStatus:
+    """Write this status of the content of a group's snapshot of one volume."""
+
+    content: VolumeSnapshotContent
+    status: Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeleteMember:
+    snapshot: VolumeSnapshot
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tell:
+    """An Event on the object."""
+
+    obj: Snapshot | Content
     type: str
     reason: str
     message: str
@@ -149,13 +175,17 @@ Action = (
     | DeleteContent
     | Release
     | SaveStatus
+    | CreateMember
+    | CreateMemberContent
+    | SaveMemberStatus
+    | DeleteMember
     | Tell
 )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Failure:
-    """Keeps the work from being done until something changes, which wakes the key.
+    """Keeps the work from being done until something changes, which wakes the key; of an action: it is tried again.
 
     event: the reason of the Warning. error: its text, and that of the status. saved: whether it goes to the status. unready: whether
     `readyToUse` turns false with it. also: a second Warning, with its text.
@@ -167,18 +197,5 @@ class Failure:
     unready: bool = True
     also: tuple[str, str] | None = None
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Decision:
-    """actions: in order; the first failure of one stops the rest. failure: told after them.
-
-    again: after these actions there is more to decide at once. after_s: until the next look, None for the next change.
-    done: one line for the log.
-    """
-
-    because: Because
-    actions: tuple[Action, ...] = ()
-    failure: Failure | None = None
-    again: bool = False
-    after_s: float | None = None
-    done: str = ""
+    def __str__(self) -> str:
+        return self.error

@@ -7,30 +7,23 @@ from __future__ import annotations
 
 import dataclasses
 from collections import OrderedDict
-from typing import Final
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram
 
-from mooring.base.clock import Instant
+from mooring.api.meta import is_deleting
+from mooring.base.clock import Clock, Instant
+from mooring.cluster.snapshots.kinds import Operations as OperationNames
+from mooring.cluster.snapshots.kinds import Row, Snapshot
+from mooring.cluster.snapshots.view import View, class_name_of, is_dynamic, is_ready, wanted_content, was_made
+from mooring.kube.cache.informer import Change
 
 BUCKETS_S: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30, 60, 120, 300, 600)
 RUNNING_MAX: Final = 50_000
 
+DYNAMIC, STATIC = "dynamic", "pre-provisioned"
 SUCCESS, CANCEL, FAILURE = "success", "cancel", "failure"
 UNKNOWN: Final = "unknown"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Names:
-    """Of the operations of one kind."""
-
-    create: str
-    create_and_ready: str
-    delete: str
-
-
-SINGLE: Final = Names("CreateSnapshot", "CreateSnapshotAndReady", "DeleteSnapshot")
-GROUP: Final = Names("CreateGroupSnapshot", "CreateGroupSnapshotAndReady", "DeleteGroupSnapshot")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,7 +62,7 @@ class SnapshotMetrics:
         )
         gauge.set_function(lambda: len(self._running))
 
-    def reached(self, uid: str, now: Instant, labels: Labels, names: Names, stage: Stage) -> None:
+    def reached(self, uid: str, now: Instant, labels: Labels, names: OperationNames, stage: Stage) -> None:
         """Told of each change of a snapshot."""
         if stage.gone:
             self.ended(uid, now, labels, names.delete)
@@ -104,3 +97,37 @@ class SnapshotMetrics:
 
     def _count(self, labels: Labels, operation: str, status: str, seconds: float) -> None:
         self._seconds.labels(labels.driver or UNKNOWN, operation, labels.snapshot_type, status).observe(seconds)
+
+
+class Operations:
+    """Follows snapshots of one kind, as the cache tells of them; a life that began before this process is not counted."""
+
+    def __init__(self, row: Row, view: View, metrics: SnapshotMetrics, clock: Clock) -> None:
+        self._row, self._view, self._metrics, self._clock = row, view, metrics, clock
+        self._drivers: dict[str, str] = {}
+
+    def changed(self, change: Change[Any]) -> None:
+        """Told of each change of a snapshot."""
+        snapshot: Snapshot = change.object
+        uid, labels = snapshot.metadata.uid, self._labels_of(snapshot)
+        stage = Stage(change.new is None, is_deleting(snapshot), was_made(snapshot), is_ready(snapshot))
+        self._metrics.reached(uid, self._clock.now(), labels, self._row.operations, stage)
+        if stage.gone:
+            self._drivers.pop(uid, None)
+
+    def failed(self, snapshot: Snapshot) -> None:
+        """The user was told of a failure."""
+        names = self._row.operations
+        operation = names.delete if is_deleting(snapshot) else names.create
+        self._metrics.failed(snapshot.metadata.uid, self._clock.now(), self._labels_of(snapshot), operation)
+
+    def _labels_of(self, snapshot: Snapshot) -> Labels:
+        """The driver of the content, remembered for the time when that is gone; else that of the class."""
+        uid, kind = snapshot.metadata.uid, DYNAMIC if is_dynamic(snapshot) else STATIC
+        content = self._view.content(self._row, wanted_content(snapshot))
+        if content is not None:
+            self._drivers[uid] = content.spec.driver
+        if uid in self._drivers:
+            return Labels(self._drivers[uid], kind)
+        named = self._view.class_named(self._row, class_name_of(snapshot))
+        return Labels(named.driver if named is not None else "", kind)

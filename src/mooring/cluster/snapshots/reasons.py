@@ -1,4 +1,4 @@
-"""Every reason of the snapshot controller, in a user's words."""
+"""Every reason of the snapshot controller, in a user's words. A group snapshot's are those of a snapshot."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class NoDefaultClass:
     problem: str
 
 
-@reason("its source is not one claim or one content")
+@reason("its source is not claims or a content")
 class BadSource:
     pass
 
@@ -68,6 +68,11 @@ class Waiting:
     content: str
 
 
+@reason("snapshots and contents of its volumes are made")
+class MakingMembers:
+    pass
+
+
 @reason('what is known of it stands on content "{content}"')
 class Copying:
     content: str
@@ -91,7 +96,7 @@ class GroupContentMissing:
 # -- the end of a snapshot
 
 
-@reason("a claim that waits for its volume restores from it")
+@reason("a claim that waits for its volume restores from it, or from a snapshot of it")
 class BeingRestored:
     pass
 

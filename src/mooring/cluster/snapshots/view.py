@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
-from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim
+from mooring.api.core import Node, ObjectReference, PersistentVolume, PersistentVolumeClaim
 from mooring.api.group_snapshot import (
     VolumeGroupSnapshot,
     VolumeGroupSnapshotClass,
     VolumeGroupSnapshotContent,
-    VolumeGroupSnapshotContentStatus,
 )
-from mooring.api.meta import Key, Object, finalizers_of, is_deleting
+from mooring.api.meta import Key, finalizers_of, is_deleting, key_of
 from mooring.api.snapshot import GROUP as SNAPSHOT_GROUP
-from mooring.api.snapshot import VolumeSnapshot, VolumeSnapshotClass, VolumeSnapshotContent, VolumeSnapshotContentStatus
+from mooring.api.snapshot import VolumeSnapshot, VolumeSnapshotClass, VolumeSnapshotContent
 from mooring.api.snapshot_names import (
     AS_SOURCE_FINALIZER,
     BEING_CREATED,
     BEING_DELETED,
     CLAIM_FINALIZER,
-    CONTENT_FINALIZER,
     DEFAULT_CLASS,
     GROUP_BEING_DELETED,
-    GROUP_CONTENT_FINALIZER,
     GROUP_DEFAULT_CLASS,
     GROUP_HANDLE,
     SNAPSHOT_KIND,
@@ -34,6 +31,7 @@ from mooring.api.snapshot_names import (
     is_member,
     member_content_name,
 )
+from mooring.cluster.snapshots.kinds import GROUPS, SINGLES, Class, Content, Row, Snapshot
 from mooring.control.slim import always, only, slim
 from mooring.kube.cache.reader import Reader
 
@@ -46,11 +44,9 @@ BY_GROUP_HANDLE: Final = "snapshots/group-handle"
 BY_REF: Final = "snapshots/group-ref"
 BY_OWNER: Final = "snapshots/owner"
 BY_GROUP: Final = "snapshots/group"
-BY_MEMBERSHIP: Final = "snapshots/membership"
 BY_NAMESPACE: Final = "snapshots/namespace"
 BY_HANDLE: Final = "snapshots/handle"
 BY_SOURCE_VOLUME: Final = "snapshots/source-volume"
-BY_GROUP_CONTENT: Final = "snapshots/group-content"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -70,21 +66,31 @@ class View:
     distributed: bool = False
     has_groups: bool = False
 
-    def content(self, name: str | None) -> VolumeSnapshotContent | None:
-        return self.contents.get(Key("", name)) if name else None
+    def of(self, row: Row) -> Reader[Any]:
+        """The snapshots of this kind."""
+        return self.snapshots if row is SINGLES else self.groups
 
-    def class_named(self, name: str) -> VolumeSnapshotClass | None:
-        return self.classes.get(Key("", name))
+    def content(self, row: Row, name: str) -> Any:
+        """None where there is none, or no name."""
+        contents: Reader[Any] = self.contents if row is SINGLES else self.group_contents
+        return contents.get(Key("", name)) if name else None
+
+    def classes_of(self, row: Row) -> Reader[Any]:
+        return self.classes if row is SINGLES else self.group_classes
+
+    def class_named(self, row: Row, name: str) -> Class | None:
+        found: Class | None = self.classes_of(row).get(Key("", name)) if name else None
+        return found
 
     def volume(self, name: str) -> PersistentVolume | None:
         return self.volumes.get(Key("", name))
 
-    def group_content(self, name: str | None) -> VolumeGroupSnapshotContent | None:
-        return self.group_contents.get(Key("", name)) if name else None
+    def volume_of(self, driver: str, handle: str) -> PersistentVolume | None:
+        return next(iter(self.volumes.by(BY_HANDLE, handle_key(driver, handle))), None)
 
-    def members_of(self, group_uid: str) -> tuple[VolumeSnapshot, ...]:
+    def members_of(self, snapshot: Snapshot) -> tuple[VolumeSnapshot, ...]:
         """The snapshots that this group snapshot owns."""
-        return self.snapshots.by(BY_OWNER, group_uid)
+        return self.snapshots.by(BY_OWNER, snapshot.metadata.uid) if row_of(snapshot) is GROUPS else ()
 
     def unready_of(self, claim: Key) -> tuple[VolumeSnapshot, ...]:
         """The snapshots of this claim that are not ready, and whose end has not begun."""
@@ -99,14 +105,49 @@ class View:
         return bool(self.claims.by(BY_RESTORE, str(snapshot)))
 
 
-def is_ready(snapshot: VolumeSnapshot) -> bool:
-    status = snapshot.status
-    return status is not None and status.ready_to_use is True and bool(status.bound_volume_snapshot_content_name)
+# -- what a snapshot says, of whichever kind
 
 
-def is_dynamic(snapshot: VolumeSnapshot) -> bool:
+def row_of(obj: Snapshot | Content | Class) -> Row:
+    return GROUPS if isinstance(obj, VolumeGroupSnapshot | VolumeGroupSnapshotContent | VolumeGroupSnapshotClass) else SINGLES
+
+
+def bound_name(snapshot: Snapshot) -> str:
+    """Of the content that its status names, "" for none."""
+    if isinstance(snapshot, VolumeGroupSnapshot):
+        return (snapshot.status.bound_volume_group_snapshot_content_name if snapshot.status else None) or ""
+    return (snapshot.status.bound_volume_snapshot_content_name if snapshot.status else None) or ""
+
+
+def imported_name(snapshot: Snapshot) -> str:
+    """Of the content that it imports, "" for a dynamic one."""
+    if isinstance(snapshot, VolumeGroupSnapshot):
+        return snapshot.spec.source.volume_group_snapshot_content_name or ""
+    return snapshot.spec.source.volume_snapshot_content_name or ""
+
+
+def class_name_of(obj: Snapshot | Content) -> str:
+    if isinstance(obj, VolumeGroupSnapshot | VolumeGroupSnapshotContent):
+        return obj.spec.volume_group_snapshot_class_name or ""
+    return obj.spec.volume_snapshot_class_name or ""
+
+
+def is_ready(snapshot: Snapshot) -> bool:
+    return snapshot.status is not None and snapshot.status.ready_to_use is True and bool(bound_name(snapshot))
+
+
+def is_dynamic(snapshot: Snapshot) -> bool:
     """Also for the member of a group whose volume has no claim: there the name of the claim is ""."""
-    return not snapshot.spec.source.volume_snapshot_content_name
+    return not imported_name(snapshot)
+
+
+def is_part_of_group(snapshot: Snapshot) -> bool:
+    """True for a single snapshot that was made as part of a group."""
+    return isinstance(snapshot, VolumeSnapshot) and is_member(snapshot)
+
+
+def was_made(snapshot: Snapshot) -> bool:
+    return snapshot.status is not None and snapshot.status.creation_time is not None
 
 
 def claim_of(snapshot: VolumeSnapshot) -> Key | None:
@@ -115,22 +156,68 @@ def claim_of(snapshot: VolumeSnapshot) -> Key | None:
     return Key(snapshot.metadata.namespace, name) if name else None
 
 
-def wanted_content(snapshot: VolumeSnapshot) -> str:
+def wanted_content(snapshot: Snapshot) -> str:
     """The name of the content that is or will be the snapshot's."""
+    if isinstance(snapshot, VolumeGroupSnapshot):
+        return imported_name(snapshot) or group_content_name(snapshot.metadata.uid)
     if is_member(snapshot):
         return member_content_name(snapshot.metadata.name)
-    if is_dynamic(snapshot):
-        return content_name(snapshot)
-    return snapshot.spec.source.volume_snapshot_content_name or ""
+    return imported_name(snapshot) or content_name(snapshot)
 
 
-def snapshot_of(content: VolumeSnapshotContent) -> Key:
-    ref = content.spec.volume_snapshot_ref
+def may_get_content(snapshot: Snapshot) -> bool:
+    """True for one that lives, and that a content may have been made for, or bound to, by a write that does not show yet."""
+    return row_of(snapshot).source_finalizer in finalizers_of(snapshot) and not bound_name(snapshot) and not is_deleting(snapshot)
+
+
+# -- what a content says, of whichever kind
+
+
+def ref_of(content: Content) -> ObjectReference:
+    if isinstance(content, VolumeGroupSnapshotContent):
+        return content.spec.volume_group_snapshot_ref
+    return content.spec.volume_snapshot_ref
+
+
+def snapshot_of(content: Content) -> Key:
+    ref = ref_of(content)
     return Key(ref.namespace, ref.name)
+
+
+def is_of(content: Content, snapshot: Snapshot) -> bool:
+    return snapshot_of(content) == key_of(snapshot) and ref_of(content).uid == snapshot.metadata.uid
+
+
+def is_imported(content: Content) -> bool:
+    if isinstance(content, VolumeGroupSnapshotContent):
+        return content.spec.source.group_snapshot_handles is not None
+    return not content.spec.source.volume_handle
+
+
+def volumes_of(content: Content) -> tuple[str, ...]:
+    """The handles of the volumes that it is to be made of."""
+    if isinstance(content, VolumeGroupSnapshotContent):
+        return content.spec.source.volume_handles or ()
+    return tuple(filter(None, (content.spec.source.volume_handle,)))
+
+
+def group_handle_of(content: Content) -> str:
+    """The driver's name of the group that it is, or is of; "" where none is known."""
+    return (content.status.volume_group_snapshot_handle if content.status else None) or ""
+
+
+def lacks_finalizer(content: Content) -> bool:
+    """Finalizers can't be added to what is being deleted."""
+    return row_of(content).content_finalizer not in finalizers_of(content) and not is_deleting(content)
 
 
 def holds_claim(claim: PersistentVolumeClaim) -> bool:
     return CLAIM_FINALIZER in finalizers_of(claim)
+
+
+def handle_key(driver: str, volume_handle: str) -> str:
+    """Names a volume in indexes: handles are a driver's own."""
+    return f"{driver}^{volume_handle}"
 
 
 # -- indexes
@@ -143,40 +230,31 @@ def _claim_in_need(snapshot: VolumeSnapshot) -> Iterable[str]:
     return (str(key),) if key is not None and not is_ready(snapshot) and not ends else ()
 
 
-def handle_key(driver: str, volume_handle: str) -> str:
-    """Names a volume in indexes: handles are a driver's own."""
-    return f"{driver}^{volume_handle}"
+def source_volumes(content: Content) -> Iterable[str]:
+    """The volumes of which the driver may be making snapshots. Members are made by their groups. A content that is being deleted is made
+    no more once its driver has answered, or has let it go.
+    """
+    if not ref_of(content).uid or (isinstance(content, VolumeSnapshotContent) and is_group_content(content)):
+        return ()
+    is_ready = content.status is not None and content.status.ready_to_use is True
+    if is_ready or (is_deleting(content) and (_is_made(content) or row_of(content).content_finalizer not in finalizers_of(content))):
+        return ()
+    return [handle_key(content.spec.driver, handle) for handle in volumes_of(content)]
 
 
-def source_volumes(content: VolumeSnapshotContent) -> Iterable[str]:
-    """The volume of which the driver may be making this snapshot. Members are made by their groups."""
-    status, handle = content.status or VolumeSnapshotContentStatus(), content.spec.source.volume_handle
-    bound = bool(content.spec.volume_snapshot_ref.uid)
-    making = _is_making(content, CONTENT_FINALIZER, is_ready=status.ready_to_use is True, is_made=bool(status.snapshot_handle))
-    return (handle_key(content.spec.driver, handle),) if handle and bound and making and not is_group_content(content) else ()
+def _is_made(content: Content) -> bool:
+    if isinstance(content, VolumeGroupSnapshotContent):
+        return bool(group_handle_of(content))
+    return bool(content.status and content.status.snapshot_handle)
 
 
-def source_volumes_of_group(content: VolumeGroupSnapshotContent) -> Iterable[str]:
-    """The volumes of which the driver may be making these snapshots."""
-    status, handles = content.status or VolumeGroupSnapshotContentStatus(), content.spec.source.volume_handles or ()
-    is_made = bool(status.volume_group_snapshot_handle)
-    making = _is_making(content, GROUP_CONTENT_FINALIZER, is_ready=status.ready_to_use is True, is_made=is_made)
-    return [handle_key(content.spec.driver, handle) for handle in handles] if making else ()
+def _contents(snapshot: Snapshot) -> Iterable[str]:
+    return filter(None, (bound_name(snapshot), wanted_content(snapshot)))
 
 
-def _is_making(content: Object, finalizer: str, *, is_ready: bool, is_made: bool) -> bool:
-    """A content that is being deleted is made no more once its driver has answered, or has let it go."""
-    return not is_ready and (not is_deleting(content) or (not is_made and finalizer in finalizers_of(content)))
-
-
-def _contents(snapshot: VolumeSnapshot) -> Iterable[str]:
-    bound = snapshot.status.bound_volume_snapshot_content_name if snapshot.status else None
-    return filter(None, (bound, wanted_content(snapshot)))
-
-
-def _class_in_need(snapshot: VolumeSnapshot) -> Iterable[str]:
+def _class_in_need(snapshot: Snapshot) -> Iterable[str]:
     """ "" where one has to be chosen."""
-    return () if is_ready(snapshot) else (snapshot.spec.volume_snapshot_class_name or "",)
+    return () if is_ready(snapshot) else (class_name_of(snapshot),)
 
 
 def _restored(claim: PersistentVolumeClaim) -> Iterable[str]:
@@ -186,14 +264,8 @@ def _restored(claim: PersistentVolumeClaim) -> Iterable[str]:
     return (str(Key(claim.metadata.namespace, source.name)),)
 
 
-def _group_ref(content: VolumeGroupSnapshotContent) -> Iterable[str]:
-    ref = content.spec.volume_group_snapshot_ref
-    return (str(Key(ref.namespace, ref.name)),)
-
-
-def _group_handle(content: VolumeGroupSnapshotContent) -> Iterable[str]:
-    handle = content.status.volume_group_snapshot_handle if content.status else None
-    return (handle,) if handle else ()
+def _group_handle(content: Content) -> Iterable[str]:
+    return filter(None, (group_handle_of(content),))
 
 
 def _group(snapshot: VolumeSnapshot) -> Iterable[str]:
@@ -201,24 +273,9 @@ def _group(snapshot: VolumeSnapshot) -> Iterable[str]:
     return (str(Key(snapshot.metadata.namespace, name)),) if name else ()
 
 
-def _membership(content: VolumeSnapshotContent) -> Iterable[str]:
-    handle = content.status.volume_group_snapshot_handle if content.status else None
-    return (handle,) if handle else ()
-
-
 def _handle(volume: PersistentVolume) -> Iterable[str]:
     source = volume.spec.csi
     return (handle_key(source.driver, source.volume_handle),) if source is not None else ()
-
-
-def _group_contents(group: VolumeGroupSnapshot) -> Iterable[str]:
-    bound = group.status.bound_volume_group_snapshot_content_name if group.status else None
-    return filter(None, (bound, wanted_group_content(group)))
-
-
-def wanted_group_content(group: VolumeGroupSnapshot) -> str:
-    """The name of the content that is or will be the group's."""
-    return group.spec.source.volume_group_snapshot_content_name or group_content_name(group.metadata.uid)
 
 
 SNAPSHOT_INDEXES: Final[Mapping[str, Callable[[VolumeSnapshot], Iterable[str]]]] = {
@@ -230,7 +287,7 @@ SNAPSHOT_INDEXES: Final[Mapping[str, Callable[[VolumeSnapshot], Iterable[str]]]]
     BY_GROUP: _group,
 }
 CONTENT_INDEXES: Final[Mapping[str, Callable[[VolumeSnapshotContent], Iterable[str]]]] = {
-    BY_MEMBERSHIP: _membership,
+    BY_GROUP_HANDLE: _group_handle,
     BY_SOURCE_VOLUME: source_volumes,
 }
 CLAIM_INDEXES: Final[Mapping[str, Callable[[PersistentVolumeClaim], Iterable[str]]]] = {BY_RESTORE: _restored}
@@ -239,13 +296,14 @@ NAMESPACE_INDEX: Final[Mapping[str, Callable[[PersistentVolumeClaim], Iterable[s
 }
 VOLUME_INDEXES: Final[Mapping[str, Callable[[PersistentVolume], Iterable[str]]]] = {BY_HANDLE: _handle}
 GROUP_INDEXES: Final[Mapping[str, Callable[[VolumeGroupSnapshot], Iterable[str]]]] = {
-    BY_GROUP_CONTENT: _group_contents,
+    BY_CONTENT: _contents,
+    BY_CLASS: _class_in_need,
     BY_NAMESPACE: lambda group: (group.metadata.namespace,),
 }
 GROUP_CONTENT_INDEXES: Final[Mapping[str, Callable[[VolumeGroupSnapshotContent], Iterable[str]]]] = {
     BY_GROUP_HANDLE: _group_handle,
-    BY_REF: _group_ref,
-    BY_SOURCE_VOLUME: source_volumes_of_group,
+    BY_REF: lambda content: (str(snapshot_of(content)),),
+    BY_SOURCE_VOLUME: source_volumes,
 }
 
 

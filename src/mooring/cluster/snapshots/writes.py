@@ -11,12 +11,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim
-from mooring.api.meta import Key, finalizers_of, key_of
-from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS, VolumeSnapshot, VolumeSnapshotContent
-from mooring.api.snapshot_names import BEING_DELETED, CLAIM_FINALIZER, CONTENT_FINALIZER, TOUCHED, YES, is_marked
+from mooring.api.meta import Key, Kind, finalizers_of, key_of
+from mooring.api.snapshot import VOLUME_SNAPSHOTS, VolumeSnapshot, VolumeSnapshotContent
+from mooring.api.snapshot_names import CLAIM_FINALIZER, TOUCHED, YES, is_marked
 from mooring.base.clock import Clock
+from mooring.cluster.snapshots.kinds import Content, Snapshot
 from mooring.cluster.snapshots.lost_writes import LostWrites
-from mooring.cluster.snapshots.status import as_json
+from mooring.cluster.snapshots.objects import as_json
+from mooring.cluster.snapshots.view import row_of
 from mooring.control.locks import KeyLocks
 from mooring.control.object_writes import (
     addition,
@@ -36,29 +38,21 @@ from mooring.kube.patch import add, add_finalizer, json_patch, merge_patch, set_
 
 
 class Writes:
-    """snapshots, contents, claims: their caches. lost: those that were not answered."""
+    """caches: by the plural of their kind. lost: writes that were not answered."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        snapshots: Informer[VolumeSnapshot],
-        contents: Informer[VolumeSnapshotContent],
-        claims: Informer[PersistentVolumeClaim],
-        clock: Clock,
-    ) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster, caches: Mapping[str, Informer[Any]], clock: Clock) -> None:
+        self._cluster, self._caches = cluster, caches
         self.lost = LostWrites(clock)
-        self._snapshots, self._contents, self._claims = snapshots, contents, claims
         self._holding: KeyLocks[Key] = KeyLocks()
 
     # -- snapshots
 
-    async def protect(self, snapshot: VolumeSnapshot, finalizers: tuple[str, ...], class_name: str) -> None:
+    async def protect(self, snapshot: Snapshot, finalizers: tuple[str, ...], class_name: str) -> None:
         """Finalizers, and a class where there is none, in one patch."""
-        chosen = [add("/spec/volumeSnapshotClassName", class_name)] if class_name else []
+        chosen = [add(f"/spec/{row_of(snapshot).class_field}", class_name)] if class_name else []
         await self._patch_snapshot(snapshot, json_patch([*addition(snapshot, finalizers), *chosen]))
 
-    async def release(self, snapshot: VolumeSnapshot, finalizers: tuple[str, ...]) -> None:
+    async def release(self, snapshot: Snapshot, finalizers: tuple[str, ...]) -> None:
         """Takes these off, and no others."""
         await self._patch_snapshot(snapshot, json_patch(removal(snapshot, finalizers)))
 
@@ -68,58 +62,57 @@ class Writes:
         meta = {"resourceVersion": snapshot.metadata.resource_version, "ownerReferences": owners}
         await self._patch_snapshot(snapshot, merge_patch({"metadata": meta}, of=snapshot))
 
-    async def save_status(self, snapshot: VolumeSnapshot, status: Mapping[str, Any]) -> None:
-        """Writes the fields that differ from the snapshot in hand."""
-        patch = set_fields(snapshot, "status", as_json(snapshot.status), status)
+    async def save_status(self, obj: Snapshot | Content, status: Mapping[str, Any]) -> None:
+        """Writes the fields that differ from the object in hand."""
+        patch, row = set_fields(obj, "status", as_json(obj.status), status), row_of(obj)
         if patch is not None:
-            await self._patch_snapshot(snapshot, patch, "status")
+            await self._patch(row.kind if isinstance(obj, row.kind.struct) else row.contents, obj, patch, "status")
 
-    async def _patch_snapshot(self, snapshot: VolumeSnapshot, patch: Patch, subresource: str = "") -> None:
-        await patch_object(self._cluster, self._snapshots, VOLUME_SNAPSHOTS, snapshot, patch, subresource)
+    async def create_member(self, body: Mapping[str, Any]) -> None:
+        await self._create(VOLUME_SNAPSHOTS, body)
+
+    async def delete_member(self, snapshot: VolumeSnapshot) -> None:
+        await self._delete(VOLUME_SNAPSHOTS, snapshot)
+
+    async def _patch_snapshot(self, snapshot: Snapshot, patch: Patch) -> None:
+        await self._patch(row_of(snapshot).kind, snapshot, patch)
 
     # -- contents
 
-    async def create_content(self, body: Mapping[str, Any]) -> None:
+    async def create_content(self, kind: Kind[Any], body: Mapping[str, Any]) -> None:
         """One that is there already is looked at anew: Stale."""
-        name = body["metadata"]["name"]
-        try:
-            with self.lost.noted(body["spec"]["volumeSnapshotRef"]["uid"]):
-                await self._contents.write(Key("", name), self._cluster.create(VOLUME_SNAPSHOT_CONTENTS, body))
-        except AlreadyExists as error:
-            self._contents.wrote(await self._cluster.get(VOLUME_SNAPSHOT_CONTENTS, name))
-            raise Stale(name) from error
+        ref = body["spec"].get("volumeSnapshotRef") or body["spec"]["volumeGroupSnapshotRef"]
+        with self.lost.noted(ref["uid"]):
+            await self._create(kind, body)
 
-    async def bind_content(self, content: VolumeSnapshotContent, uid: str, class_name: str) -> None:
+    async def bind_content(self, content: Content, uid: str, class_name: str) -> None:
         """With our finalizer in the same patch: from now on the content is not to vanish. The mark of a former snapshot's deletion goes."""
-        held = finalizers_of(content)
-        protected = {} if CONTENT_FINALIZER in held else {"finalizers": [*held, CONTENT_FINALIZER]}
-        unmarked = {"annotations": {BEING_DELETED: None}} if is_marked(content, BEING_DELETED) else {}
-        named = {"volumeSnapshotClassName": class_name} if class_name else {}
-        spec = {"volumeSnapshotRef": {"uid": uid}, **named}
+        row, held = row_of(content), finalizers_of(content)
+        protected = {"finalizers": [*held, row.content_finalizer]} if row.content_finalizer not in held else {}
+        unmarked = {"annotations": {row.being_deleted: None}} if is_marked(content, row.being_deleted) else {}
+        named = {row.class_field: class_name} if class_name else {}
+        spec = {row.ref_field: {"uid": uid}, **named}
         with self.lost.noted(uid):
             await self._patch_content(content, as_judged(content, {**protected, **unmarked}, spec))
 
     async def protect_content(self, content: VolumeSnapshotContent) -> None:
-        await self._patch_content(content, add_finalizer(content, CONTENT_FINALIZER))
+        await self._patch_content(content, add_finalizer(content, row_of(content).content_finalizer))
 
-    async def mark_deleted(self, content: VolumeSnapshotContent) -> None:
-        await self._patch_content(content, annotate_as_judged(content, BEING_DELETED, YES))
+    async def mark_deleted(self, content: Content) -> None:
+        await self._patch_content(content, annotate_as_judged(content, row_of(content).being_deleted, YES))
 
-    async def unmark_deleted(self, content: VolumeSnapshotContent) -> None:
-        await self._patch_content(content, annotate_as_judged(content, BEING_DELETED, None))
+    async def unmark_deleted(self, content: Content) -> None:
+        await self._patch_content(content, annotate_as_judged(content, row_of(content).being_deleted, None))
 
     async def touch(self, content: VolumeSnapshotContent) -> None:
         """Changes nothing but an annotation that nobody reads."""
         await self._patch_content(content, annotate(content, TOUCHED, content.metadata.resource_version))
 
-    async def delete_content(self, content: VolumeSnapshotContent) -> None:
-        """One that is gone is fine."""
-        meta = content.metadata
-        with stale_where_moved(), contextlib.suppress(NotFound):
-            await self._cluster.delete(VOLUME_SNAPSHOT_CONTENTS, meta.name, uid=meta.uid)
+    async def delete_content(self, content: Content) -> None:
+        await self._delete(row_of(content).contents, content)
 
-    async def _patch_content(self, content: VolumeSnapshotContent, patch: Patch) -> None:
-        await patch_object(self._cluster, self._contents, VOLUME_SNAPSHOT_CONTENTS, content, patch)
+    async def _patch_content(self, content: Content, patch: Patch) -> None:
+        await self._patch(row_of(content).contents, content, patch)
 
     # -- claims
 
@@ -151,3 +144,26 @@ class Writes:
         changed = {**body, "metadata": {**body["metadata"], "finalizers": after}}
         with stale_where_moved():
             await self._claims.write(key, self._cluster.replace(PERSISTENT_VOLUME_CLAIMS, changed, key.namespace))
+
+    @property
+    def _claims(self) -> Informer[PersistentVolumeClaim]:
+        return self._caches[PERSISTENT_VOLUME_CLAIMS.plural]
+
+    # -- any
+
+    async def _create(self, kind: Kind[Any], body: Mapping[str, Any]) -> None:
+        cache, name, namespace = self._caches[kind.plural], body["metadata"]["name"], body["metadata"].get("namespace", "")
+        try:
+            await cache.write(Key(namespace, name), self._cluster.create(kind, body, namespace))
+        except AlreadyExists as error:
+            cache.wrote(await self._cluster.get(kind, name, namespace))
+            raise Stale(name) from error
+
+    async def _patch(self, kind: Kind[Any], obj: Snapshot | Content, patch: Patch, subresource: str = "") -> None:
+        await patch_object(self._cluster, self._caches[kind.plural], kind, obj, patch, subresource)
+
+    async def _delete(self, kind: Kind[Any], obj: Snapshot | Content) -> None:
+        """One that is gone is fine."""
+        meta = obj.metadata
+        with stale_where_moved(), contextlib.suppress(NotFound):
+            await self._cluster.delete(kind, meta.name, meta.namespace, uid=meta.uid)

@@ -1,0 +1,124 @@
+"""The snapshots of a group, one for each of its volumes, each with a content: which are missing, and how they look. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mooring.api.group_snapshot import GROUP_SNAPSHOTS, VolumeGroupSnapshot, VolumeGroupSnapshotContent, VolumeSnapshotInfo
+from mooring.api.meta import Key
+from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS, VolumeSnapshot, VolumeSnapshotContent
+from mooring.api.snapshot_names import (
+    AS_SOURCE_FINALIZER,
+    BOUND_FINALIZER,
+    CONTENT_FINALIZER,
+    DELETE_POLICY,
+    GROUP_HANDLE,
+    GROUP_SNAPSHOT_KIND,
+    IN_GROUP_FINALIZER,
+    member_content_name,
+    member_name,
+)
+from mooring.cluster.snapshots import decision as d
+from mooring.cluster.snapshots.decision import Action
+from mooring.cluster.snapshots.kinds import SINGLES, Content, Snapshot
+from mooring.cluster.snapshots.objects import as_json, object_of, reference_to
+from mooring.cluster.snapshots.view import View, group_handle_of
+
+
+def missing_members(view: View, group: Snapshot, content: Content) -> tuple[Action, ...]:
+    """The missing snapshots of its volumes, as far as they can be written by now."""
+    assert isinstance(group, VolumeGroupSnapshot)
+    assert isinstance(content, VolumeGroupSnapshotContent)
+    if content.status is None or not group_handle_of(content):
+        return ()
+    actions: list[Action] = []
+    asked = content.spec.source.volume_handles
+    for info in content.status.volume_snapshot_info_list or ():
+        if asked is not None and info.volume_handle not in asked:  # its volume could not be told: it is noted to be deleted
+            continue
+        snapshot = view.snapshots.get(_member_key(group, info))
+        if snapshot is None:
+            actions.append(d.CreateMember(_member(view, group, content, info)))
+            continue
+        made: VolumeSnapshotContent | None = view.content(SINGLES, member_content_name(snapshot.metadata.name))
+        if made is None:
+            actions.append(d.CreateMemberContent(_member_content(view, snapshot, content, info)))
+            continue
+        said, wanted = as_json(made.status) or {}, _member_status(content, info)
+        if said.get("readyToUse") is not True and {**said, **wanted} != said:
+            actions.append(d.SaveMemberStatus(made, {**said, **wanted}))
+    return tuple(actions)
+
+
+def joining(view: View, snapshot: Snapshot) -> tuple[Action, ...]:
+    """A member whose group does not own it yet."""
+    assert isinstance(snapshot, VolumeSnapshot)
+    name = snapshot.status.volume_group_snapshot_name if snapshot.status else None
+    owners = snapshot.metadata.owner_references or ()
+    group = view.groups.get(Key(snapshot.metadata.namespace, name)) if name else None
+    if group is None or any(owner.uid == group.metadata.uid for owner in owners):
+        return ()
+    return (d.JoinGroup(snapshot, _owner(group)),)
+
+
+def has_busy_group(view: View, snapshot: Snapshot) -> bool:
+    """True while the group may still bind its member: it is there, and not ready. Without groups nobody here knows."""
+    assert isinstance(snapshot, VolumeSnapshot)
+    owners = [owner for owner in snapshot.metadata.owner_references or () if owner.kind == GROUP_SNAPSHOT_KIND]
+    named = {owner.name for owner in owners} or {(snapshot.status.volume_group_snapshot_name if snapshot.status else None) or ""}
+    groups = [view.groups.get(Key(snapshot.metadata.namespace, name)) for name in named]
+    return not view.has_groups or any(one is not None and not (one.status and one.status.ready_to_use) for one in groups)
+
+
+# -- as objects
+
+
+def _member(view: View, group: VolumeGroupSnapshot, content: VolumeGroupSnapshotContent, info: VolumeSnapshotInfo) -> dict[str, Any]:
+    """The snapshot of one volume. Of a volume without a claim it names none."""
+    volume = view.volume_of(content.spec.driver, info.volume_handle)
+    claim = volume.spec.claim_ref if volume is not None else None
+    bound = [BOUND_FINALIZER] if content.spec.deletion_policy == DELETE_POLICY else []
+    meta = {
+        "name": member_name(group.metadata.uid, info.volume_handle),
+        "namespace": group.metadata.namespace,
+        "finalizers": [AS_SOURCE_FINALIZER, *bound, IN_GROUP_FINALIZER],
+        "ownerReferences": [_owner(group)],
+    }
+    return object_of(VOLUME_SNAPSHOTS, meta, {"source": {"persistentVolumeClaimName": claim.name if claim is not None else ""}})
+
+
+def _owner(group: VolumeGroupSnapshot) -> dict[str, str]:
+    """The group as an owner of its members."""
+    meta = group.metadata
+    return {"apiVersion": GROUP_SNAPSHOTS.api_version, "kind": GROUP_SNAPSHOTS.name, "name": meta.name, "uid": meta.uid}
+
+
+def _member_content(view: View, snapshot: VolumeSnapshot, content: VolumeGroupSnapshotContent, info: VolumeSnapshotInfo) -> dict[str, Any]:
+    """The content of one volume's snapshot. The annotation keeps its driver from making it alone."""
+    volume = view.volume_of(content.spec.driver, info.volume_handle)
+    mode = volume.spec.volume_mode if volume is not None and view.keeps_mode else None
+    spec = {
+        "volumeSnapshotRef": reference_to(snapshot, VOLUME_SNAPSHOTS),
+        "source": {"volumeHandle": info.volume_handle},
+        "deletionPolicy": content.spec.deletion_policy,
+        "driver": content.spec.driver,
+        **({"sourceVolumeMode": mode} if mode else {}),
+    }
+    name, notes = member_content_name(snapshot.metadata.name), {GROUP_HANDLE: group_handle_of(content)}
+    return object_of(VOLUME_SNAPSHOT_CONTENTS, {"name": name, "finalizers": [CONTENT_FINALIZER], "annotations": notes}, spec)
+
+
+def _member_status(content: VolumeGroupSnapshotContent, info: VolumeSnapshotInfo) -> dict[str, Any]:
+    """Of the content of one volume's snapshot."""
+    said = {
+        "snapshotHandle": info.snapshot_handle,
+        "creationTime": info.creation_time,
+        "restoreSize": info.restore_size,
+        "readyToUse": bool(info.ready_to_use) or (content.status is not None and content.status.ready_to_use is True),
+        "volumeGroupSnapshotHandle": group_handle_of(content) or None,
+    }
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def _member_key(group: VolumeGroupSnapshot, info: VolumeSnapshotInfo) -> Key:
+    return Key(group.metadata.namespace, member_name(group.metadata.uid, info.volume_handle))
