@@ -85,7 +85,7 @@ LONE_TASKS = {
     "kube/client/credentials.py": "a run serves whoever needs its credentials, so it may outlive the request that it was begun for",
     "wire/http1/pool.py": "a new connection serves whoever is first in line then, so it may outlive the request that it was begun for",
     "wire/grpc/server.py": "a group would wrap the error of the block; at its end every call is waited for",
-    "node/plugins/drivers.py": "a connection is followed from `put` to `remove`, which no block spans",
+    "node/drivers.py": "a connection is followed from `put` to `remove`, which no block spans",
 }
 
 

@@ -27,12 +27,12 @@ from mooring.mounts.system import missing_tools
 from mooring.node.csinode.allocatable import Allocatable
 from mooring.node.csinode.entries import GRACE_S, Entries
 from mooring.node.csinode.reconcile import NodeObjects
+from mooring.node.drivers import Drivers
 from mooring.node.heartbeat import Heartbeat
 from mooring.node.layout import Layout
 from mooring.node.metrics import NodeMetrics
 from mooring.node.options import AgentOptions
 from mooring.node.plugins.controller import Plugins, told_by
-from mooring.node.plugins.drivers import Drivers
 from mooring.node.plugins.watcher import SocketWatcher
 from mooring.node.volumes.controller import COMPONENT, NodeVolumes
 from mooring.node.volumes.expansion import CLAIM

@@ -9,8 +9,8 @@ from typing import Any, Final
 from unittest import mock
 
 from mooring.base.backoff import BackOff
+from mooring.node.drivers import Drivers
 from mooring.node.layout import inline_volume_id
-from mooring.node.plugins.drivers import Drivers
 from mooring.node.volumes import controller, step_tools
 from mooring.node.volumes import state as volume_module
 from mooring.node.volumes.actual import ActualState

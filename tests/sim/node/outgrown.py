@@ -10,7 +10,7 @@ from unittest import mock
 
 from mooring.kube.cluster import Patch
 from mooring.kube.patch import strategic_patch
-from mooring.node.plugins.drivers import NodeDriver
+from mooring.node.drivers import NodeDriver
 from mooring.node.volumes import pods
 from mooring.node.volumes.announcements import Announcements, StepWatch
 from mooring.node.volumes.decide import Decision

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Final
 
 from mooring.base.randomness import Random
-from mooring.node.plugins.drivers import CALL_S
+from mooring.node.drivers import CALL_S
 from tests.sim.habits import NO_HABITS, NO_STOPS, ServerHabits, Stops, server_habits, stops
 from tests.sim.node.habits import NO_TROUBLE, Habits, habits_of
 from tests.sim.plan import ApiFaults, DriverFaults, api_faults, perhaps

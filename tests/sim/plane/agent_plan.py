@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any, Final
 
 from mooring.base.randomness import Random
-from mooring.node.plugins.drivers import CALL_S
+from mooring.node.drivers import CALL_S
 from tests.sim.node.habits import Habits
 from tests.sim.node.plan import DiskFaults, DriverPlan, VolumePlan
 from tests.sim.plan import DRIVER, DriverFaults, perhaps

@@ -18,8 +18,8 @@ from mooring.csi.registration import methods
 from mooring.csi.wire_driver import WireDriver
 from mooring.driver.server import serving
 from mooring.node.csinode.reconcile import NodeObjects
+from mooring.node.drivers import Drivers
 from mooring.node.plugins.controller import Plugins
-from mooring.node.plugins.drivers import Drivers
 from mooring.node.plugins.watcher import SocketWatcher
 from mooring.wire.grpc.server import listening
 from tests.support.builders import a_node

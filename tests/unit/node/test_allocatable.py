@@ -18,8 +18,8 @@ from mooring.csi.in_process import InProcessDriver
 from mooring.csi.wire_driver import WireDriver
 from mooring.node.csinode.allocatable import Allocatable
 from mooring.node.csinode.reconcile import NodeObjects
+from mooring.node.drivers import Drivers, NodeDriver
 from mooring.node.plugins.controller import told_by
-from mooring.node.plugins.drivers import Drivers, NodeDriver
 from tests.support.builders import a_csi_driver, a_node
 from tests.support.cluster_world import ClusterWorld
 from tests.support.virtual_loop import in_virtual_time

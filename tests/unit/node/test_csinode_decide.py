@@ -14,6 +14,7 @@ from mooring.api.storage import CSINode, CSINodeDriver, CSINodeSpec, VolumeNodeR
 from mooring.node.csinode.decide import (
     MIGRATED,
     NODE_IDS,
+    Refused,
     decide_csinode,
     decide_csinode_without,
     decide_migrated,
@@ -23,7 +24,7 @@ from mooring.node.csinode.decide import (
     migrated_text,
     new_csinode,
 )
-from mooring.node.csinode.decision import DriverOnNode, Refused
+from mooring.node.drivers import DriverOnNode
 
 VERSION = {"op": "test", "path": "/metadata/resourceVersion", "value": "7"}
 

@@ -18,12 +18,11 @@ from mooring.api.storage import CSI_NODES
 from mooring.csi.wire_driver import WireDriver
 from mooring.kube.errors import ServerError
 from mooring.node.agent import AgentSockets, NodeAgent
-from mooring.node.csinode.decide import NODE_IDS
-from mooring.node.csinode.decision import DriverOnNode, Refused
+from mooring.node.csinode.decide import NODE_IDS, Refused
 from mooring.node.csinode.entries import GRACE_S, LOOK_S, SETTLED_S, Entries, decide_entries
 from mooring.node.csinode.reconcile import NodeObjects
+from mooring.node.drivers import DriverOnNode, Drivers, NodeDriver
 from mooring.node.options import AgentOptions
-from mooring.node.plugins.drivers import Drivers, NodeDriver
 from tests.support.builders import a_node
 from tests.support.cluster_world import ClusterWorld
 from tests.support.virtual_loop import in_virtual_time

@@ -12,7 +12,7 @@ from mooring.api.meta import ObjectMeta
 from mooring.api.storage import CSI_NODES, CSINode, CSINodeDriver, CSINodeSpec
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.node.csinode.decide import decide_csinode, decide_csinode_without
-from mooring.node.csinode.decision import DriverOnNode
+from mooring.node.drivers import DriverOnNode
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.node.test_plugins_at_once import AtOnce
 

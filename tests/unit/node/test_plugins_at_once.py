@@ -16,8 +16,8 @@ from mooring.csi.proto import pluginregistration_pb2 as registration
 from mooring.csi.registration import CSI_PLUGIN, Registration
 from mooring.csi.wire_driver import WireDriver
 from mooring.node.csinode.reconcile import NodeObjects
+from mooring.node.drivers import Drivers
 from mooring.node.plugins.controller import DIAL_S, INFO_S, Plugins
-from mooring.node.plugins.drivers import Drivers
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_node
 from tests.support.cluster_world import ClusterWorld

@@ -22,10 +22,10 @@ from mooring.control.manager import Loop, Manager
 from mooring.control.slim import always
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.wire_driver import WireDriver
+from mooring.node import drivers as plugin_drivers
 from mooring.node import records
+from mooring.node.drivers import Drivers
 from mooring.node.layout import Layout
-from mooring.node.plugins import drivers as plugin_drivers
-from mooring.node.plugins.drivers import Drivers
 from mooring.node.volumes import files
 from mooring.node.volumes.controller import NodeVolumes
 from mooring.node.volumes.expansion import CLAIM

@@ -13,7 +13,8 @@ from typing import Any, Final
 from mooring.api.core import Node
 from mooring.api.driver_versions import DRIVER_VERSIONS, versions_on, versions_text
 from mooring.api.storage import CSINode, CSINodeDriver
-from mooring.node.csinode.decision import DriverOnNode, Refused
+from mooring.base.errors import MooringError
+from mooring.node.drivers import DriverOnNode
 
 NODE_IDS: Final = "csi.volume.kubernetes.io/nodeid"
 MIGRATED: Final = "storage.alpha.kubernetes.io/migrated-plugins"
@@ -21,6 +22,11 @@ MIGRATED_PLUGINS: Final = frozenset(
     f"kubernetes.io/{name}" for name in ("aws-ebs", "azure-disk", "azure-file", "cinder", "gce-pd", "portworx-volume", "vsphere-volume")
 )
 """Whose volumes go to CSI drivers in Kubernetes 1.36, all of them for good."""
+
+
+class Refused(MooringError):
+    """The driver's data can't be written to the Node or the CSINode."""
+
 
 Operations = tuple[dict[str, Any], ...]
 """A JSON patch."""

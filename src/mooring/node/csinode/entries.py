@@ -20,9 +20,9 @@ from mooring.control.reasons import reason
 from mooring.control.result import Because, Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.kube.errors import LATE_S, ApiError
-from mooring.node.csinode.decision import Refused
+from mooring.node.csinode.decide import Refused
 from mooring.node.csinode.reconcile import NodeObjects
-from mooring.node.plugins.drivers import Drivers
+from mooring.node.drivers import Drivers
 
 _log = logger(__name__)
 

@@ -15,6 +15,7 @@ from mooring.kube.errors import AlreadyExists, ApiError, NotFound
 from mooring.kube.patch import json_patch, merge_patch, strategic_patch
 from mooring.node.csinode.decide import (
     Operations,
+    Refused,
     check_refresh,
     decide_csinode,
     decide_csinode_without,
@@ -24,7 +25,7 @@ from mooring.node.csinode.decide import (
     is_of,
     new_csinode,
 )
-from mooring.node.csinode.decision import DriverOnNode, Refused
+from mooring.node.drivers import DriverOnNode
 
 _log = logger(__name__)
 

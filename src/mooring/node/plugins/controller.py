@@ -27,10 +27,10 @@ from mooring.csi.proto import pluginregistration_pb2 as registration
 from mooring.csi.registration import CSI_PLUGIN, Registration
 from mooring.csi.socket_driver import SocketDriver
 from mooring.kube.errors import ApiError
-from mooring.node.csinode.decision import DriverOnNode, Refused
+from mooring.node.csinode.decide import Refused
 from mooring.node.csinode.reconcile import NodeObjects
+from mooring.node.drivers import CALL_S, DriverOnNode, Drivers, NodeDriver
 from mooring.node.plugins.decide import Step, decide_plugin
-from mooring.node.plugins.drivers import CALL_S, Drivers, NodeDriver
 from mooring.node.plugins.versions import Version, highest_supported
 
 _log = logger(__name__)

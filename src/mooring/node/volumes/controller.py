@@ -20,9 +20,9 @@ from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache
 from mooring.kube.cache.informer import Change
+from mooring.node.drivers import Drivers
 from mooring.node.layout import BadName, Layout
 from mooring.node.metrics import NodeMetrics
-from mooring.node.plugins.drivers import Drivers
 from mooring.node.volumes import reasons as why
 from mooring.node.volumes.actual import ActualState, attached_to
 from mooring.node.volumes.announcements import Announcements, StepWatch

@@ -21,9 +21,9 @@ from mooring.control.runtime import Runtime
 from mooring.kube.cache.informer import Change, Informer
 from mooring.kube.errors import NotFound
 from mooring.kube.patch import strategic_patch
+from mooring.node.drivers import Drivers
 from mooring.node.layout import Layout
 from mooring.node.metrics import NodeMetrics
-from mooring.node.plugins.drivers import Drivers
 from mooring.node.records import BadRecord
 from mooring.node.volumes import reasons as why
 from mooring.node.volumes.actual import ActualState

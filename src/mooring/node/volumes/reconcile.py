@@ -15,7 +15,7 @@ from mooring.csi.driver import Call
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.node import records
-from mooring.node.plugins.drivers import CALL_S
+from mooring.node.drivers import CALL_S
 from mooring.node.volumes import requests
 from mooring.node.volumes.files import VolumeFiles
 from mooring.node.volumes.fs_group import POLICY_DEFAULT, Walk, sets_group

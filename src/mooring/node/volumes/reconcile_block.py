@@ -5,7 +5,7 @@ from __future__ import annotations
 from mooring.csi.driver import Call
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.node.plugins.drivers import CALL_S
+from mooring.node.drivers import CALL_S
 from mooring.node.volumes import requests
 from mooring.node.volumes.block_files import BlockFiles
 from mooring.node.volumes.requests import PodUse

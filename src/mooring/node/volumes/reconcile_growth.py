@@ -13,7 +13,7 @@ from mooring.csi.errors import DriverError
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Conflict
 from mooring.kube.patch import strategic_patch
-from mooring.node.plugins.drivers import CALL_S
+from mooring.node.drivers import CALL_S
 from mooring.node.volumes import expansion, requests
 from mooring.node.volumes.expansion import Growth
 from mooring.node.volumes.requests import PodUse

@@ -20,9 +20,9 @@ from mooring.base.randomness import Random
 from mooring.csi.driver import Call
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.node.drivers import CALL_S, Drivers, NotRegistered
 from mooring.node.layout import Layout
 from mooring.node.metrics import NodeMetrics
-from mooring.node.plugins.drivers import CALL_S, Drivers, NotRegistered
 from mooring.node.volumes.actual import ActualState
 from mooring.node.volumes.requests import STATS, PodUse
 from mooring.node.volumes.state import Stand

@@ -26,8 +26,8 @@ from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError
 from mooring.mounts.system import ToolFailed
 from mooring.node import records
+from mooring.node.drivers import Drivers, NodeDriver, NotRegistered
 from mooring.node.layout import Layout
-from mooring.node.plugins.drivers import Drivers, NodeDriver, NotRegistered
 from mooring.node.volumes.expansion import Growth
 from mooring.node.volumes.files import LeftOver
 from mooring.node.volumes.requests import EPHEMERAL, TOKENS, PodUse

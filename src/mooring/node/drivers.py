@@ -1,10 +1,10 @@
-"""The drivers that are registered on this node: one connection for each, its capabilities asked once for each connection."""
+"""The drivers that are registered on this node: what each says about itself, and its connection with its capabilities."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -12,15 +12,33 @@ from mooring.base.errors import MooringError
 from mooring.csi.driver import Call, Driver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.socket_driver import SocketDriver
-from mooring.node.csinode.decision import DriverOnNode
-from mooring.node.plugins.versions import Version
 
 CALL_S: Final = 120.0
 """For one call to a driver's node service, as in the kubelet."""
+COUNT_MAX: Final = 2**31 - 1
 
 
 class NotRegistered(MooringError):
     """No driver of this name is registered on the node; its registration ends the wait."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DriverOnNode:
+    """The answer to NodeGetInfo. limit: volumes of the driver on the node at the most; 0 or less for none that it knows.
+
+    version: as GetPluginInfo gives it; None where it was not asked.
+    """
+
+    driver: str
+    node_id: str
+    limit: int
+    topology: Mapping[str, str]
+    version: str | None = None
+
+    @property
+    def count(self) -> int | None:
+        """The limit as CSINode can hold it, None for none."""
+        return min(self.limit, COUNT_MAX) if self.limit > 0 else None
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -34,7 +52,7 @@ class NodeDriver:
     name: str
     socket: Path
     endpoint: str
-    version: Version
+    version: tuple[int, ...]
     client: SocketDriver
     told: DriverOnNode | None = None
     known_capabilities: frozenset[int] | None = None
