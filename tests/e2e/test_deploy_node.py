@@ -25,8 +25,8 @@ from mooring.csi.wire_driver import WireDriver
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from mooring.node.csinode.reconcile import NodeObjects
-from mooring.node.plugins.controller import Plugins
 from mooring.node.drivers import Drivers
+from mooring.node.plugins.controller import Plugins
 from mooring.node.plugins.watcher import SocketWatcher
 from tests.support.builders import Json
 from tests.support.control_plane import ControlPlane

@@ -33,7 +33,7 @@ from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.proto import pluginregistration_pb2
 from mooring.driver.server import serving
-from mooring.node.volumes.files import read_mount_table
+from mooring.node.volumes.state.folders import read_mount_table
 from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.server import listening
 from mooring.wire.grpc.socket_file import make_room

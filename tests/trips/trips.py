@@ -10,7 +10,7 @@ from typing import Any, Final
 from unittest import mock
 
 from mooring.api.storage import VOLUME_ATTACHMENTS
-from mooring.node.volumes import files
+from mooring.node.volumes.state import folders
 from mooring.sidecars.provisioner.intents.journal import Journal
 from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
 from tests.support.attaching import AttacherWorld
@@ -123,7 +123,7 @@ async def _snapshot(tracer: Tracer) -> None:
 
 
 async def _mount(tracer: Tracer) -> None:
-    with tempfile.TemporaryDirectory() as folder, mock.patch.object(files, "_MOUNTINFO", Path(folder) / "mountinfo"):
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(folders, "_MOUNTINFO", Path(folder) / "mountinfo"):
         world = VolumesWorld(Path(folder), FakeMounts(Path(folder) / "mountinfo"))
         async with world.agent():
             volume = await world.volume()

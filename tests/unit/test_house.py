@@ -81,7 +81,7 @@ def tracked_texts() -> list[tuple[str, str]]:
 LONE_TASKS = {
     "control/lease/elector.py": "a group would wait for work that refuses to end when the Lease is lost",
     "cli/cluster_registrar.py": "the signal, not the work, decides how it ends; both tasks are waited for",
-    "node/volumes/announcements.py": "a group would wrap the step's own error; the task ends with the step",
+    "node/volumes/steps/announcements.py": "a group would wrap the step's own error; the task ends with the step",
     "kube/client/credentials.py": "a run serves whoever needs its credentials, so it may outlive the request that it was begun for",
     "wire/http1/pool.py": "a new connection serves whoever is first in line then, so it may outlive the request that it was begun for",
     "wire/grpc/server.py": "a group would wrap the error of the block; at its end every call is waited for",
@@ -388,7 +388,7 @@ NO_CONTROLLERS = {
     "control/controller.py": "Controller.watch itself",
     "cluster/binder/caches.py": "an index, up to date before any controller hears of the change",
     "dev/live/watching.py": "the view, which reads all and decides nothing",
-    "node/volumes/in_use.py": "a loop of its own, which gathers what it reports",
+    "node/volumes/state/in_use.py": "a loop of its own, which gathers what it reports",
     "node/volumes/controller.py": "the registered drivers, which are no cache",
     "node/csinode/allocatable.py": "the registered drivers, which are no cache",
     "node/csinode/entries.py": "the registered drivers, which are no cache",

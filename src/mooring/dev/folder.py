@@ -18,7 +18,7 @@ from mooring.mounts.mountinfo import MountTable
 from mooring.mounts.namespace import MountSpace
 from mooring.mounts.system import ToolFailed, detach_loops, unmount
 from mooring.mounts.trees import remove_tree
-from mooring.node.volumes.files import read_mount_table
+from mooring.node.volumes.state.folders import read_mount_table
 
 PREFIX: Final = "mooring-"
 _DEVICES: Final = "devtmpfs"

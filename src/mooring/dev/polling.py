@@ -24,7 +24,7 @@ from mooring.kube.errors import Gone
 from mooring.mounts.mountinfo import MountTable
 from mooring.mounts.namespace import MountSpace
 from mooring.node.layout import Layout
-from mooring.node.volumes.files import read_mount_table
+from mooring.node.volumes.state.folders import read_mount_table
 
 T = TypeVar("T")
 

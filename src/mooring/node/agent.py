@@ -35,8 +35,8 @@ from mooring.node.options import AgentOptions
 from mooring.node.plugins.controller import Plugins, told_by
 from mooring.node.plugins.watcher import SocketWatcher
 from mooring.node.volumes.controller import COMPONENT, NodeVolumes
-from mooring.node.volumes.expansion import CLAIM
-from mooring.node.volumes.found import names_on_disk
+from mooring.node.volumes.state.found import names_on_disk
+from mooring.node.volumes.state.volume import CLAIM
 from mooring.node.volumes.stats import UsageMetrics, VolumeStats
 
 _log = logger(__name__)
@@ -91,18 +91,7 @@ class NodeAgent(Manager):
             max(GRACE_S, options.grace_s),
         )
         events = EventRecorder(runtime.cluster, COMPONENT, clock=runtime.clock, randomness=runtime.randomness)
-        self._volumes = NodeVolumes(
-            runtime,
-            caches,
-            options.node_name,
-            self.layout,
-            self.drivers,
-            events,
-            self._allocatable.refresh_now,
-            labels_all=options.labels_all,
-            mounts_max=options.mounts_max,
-            attaches=not options.controller_attaches,
-        )
+        self._volumes = NodeVolumes(runtime, caches, options, self.drivers, events, self._allocatable.refresh_now)
         self._attaches = not options.controller_attaches
         if options.watches_claims:
             self._volumes.pods.watch_claims(caches.of(PERSISTENT_VOLUME_CLAIMS, keeps=always(CLAIM)))
@@ -122,12 +111,7 @@ class NodeAgent(Manager):
             self._plugins.controller,
             self._allocatable.controller,
             self._entries.controller,
-            self._volumes.pods.controller,
-            self._volumes.pods.folders,
-            self._volumes.left_folders.controller,
-            self._volumes.unread_devices.controller,
-            self._volumes.steps,
-            self._volumes.controller,
+            *self._volumes.workers,
             *((self._heartbeat.controller,) if self._heartbeat is not None else ()),
             prepare=self._prepare_node,
         )
@@ -168,7 +152,7 @@ class NodeAgent(Manager):
     async def _watch_registry(self) -> None:
         await self._is_prepared.wait()
         await self.caches.synced()
-        await self._volumes.pods.remove_orphans()
+        await self._volumes.pod_folders.remove_orphans()
         self._entries.start()
         await self._watcher.run()
 

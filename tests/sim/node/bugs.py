@@ -11,17 +11,16 @@ from unittest import mock
 from mooring.base.backoff import BackOff
 from mooring.node.drivers import Drivers
 from mooring.node.layout import inline_volume_id
-from mooring.node.volumes import controller, step_tools
-from mooring.node.volumes import state as volume_module
-from mooring.node.volumes.actual import ActualState
-from mooring.node.volumes.attachment import Attachments
-from mooring.node.volumes.block_files import BlockFiles
+from mooring.node.volumes import controller
 from mooring.node.volumes.decide import Decision, Facts, Step, decide_volume
-from mooring.node.volumes.files import VolumeFiles
-from mooring.node.volumes.reconcile import FileSystemSteps
-from mooring.node.volumes.requests import PodUse
-from mooring.node.volumes.state import Stand, Volume, VolumeState
-from mooring.node.volumes.step_tools import StepFailed
+from mooring.node.volumes.state import volume as volume_module
+from mooring.node.volumes.state.actual import ActualState, Stand, VolumeState
+from mooring.node.volumes.state.folders import VolumeFiles
+from mooring.node.volumes.state.volume import PodUse, Volume
+from mooring.node.volumes.steps import tools
+from mooring.node.volumes.steps.block import BlockFiles
+from mooring.node.volumes.steps.file_system import FileSystemSteps
+from mooring.node.volumes.steps.tools import StepFailed, StepTools
 from tests.sim.node.disk_bugs import DISK_BUGS
 from tests.sim.node.grouped import GROUPED
 from tests.sim.node.mended import LEFT, MENDED
@@ -49,10 +48,10 @@ def _reports_are_not_awaited() -> Planted:
 def _attachments_are_not_awaited() -> Planted:
     """Whether a volume is attached is neither read from the Node's status nor from the attachment."""
 
-    async def read(self: Attachments, state: VolumeState) -> None:
+    async def read(self: StepTools, state: VolumeState) -> None:
         state.context = state.context or {}
 
-    return both(_with_facts(attached=True), mock.patch.object(Attachments, "read", read))
+    return both(_with_facts(attached=True), mock.patch.object(StepTools, "read_attachment", read))
 
 
 def _found_volumes_have_no_pods() -> Planted:
@@ -124,7 +123,7 @@ def _drivers_come_unheard() -> Planted:
 
 def _no_back_off() -> Planted:
     """What failed is tried again at once."""
-    return mock.patch.object(step_tools, "BACK_OFF", BackOff(0.0001, 0.0001, jitter=0.0))
+    return mock.patch.object(tools, "BACK_OFF", BackOff(0.0001, 0.0001, jitter=0.0))
 
 
 def _inline_volumes_share_an_id() -> Planted:

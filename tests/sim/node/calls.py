@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from mooring.api.volume_names import unique_name
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.node import records
-from mooring.node.volumes.requests import TOKENS
+from mooring.node.volumes.state import folders
+from mooring.node.volumes.steps.requests import TOKENS
 from tests.sim.laws import PER_SECOND_MAX
 from tests.sim.node.driver import GIVING, PUBLISH, UNPUBLISH, UNSTAGE
 from tests.sim.node.groups import Groups
@@ -151,9 +151,9 @@ class CallLaws:
         folder = Path(path).parent
         if volume is not None and volume.block:
             folder = machine.layout.block_record_folder(volume.name)
-        if machine.spoiled and any(path == folder / records.NAME for path in machine.spoiled):
+        if machine.spoiled and any(path == folder / folders.RECORD for path in machine.spoiled):
             return  # it says nothing now, and said it once
-        found = records.read(folder)
+        found = folders.read_record(folder)
         if SECRET_MARK in str(found):
             self._fail("secret-shown", f"the record of {handle} has {found}")
         if found is None or found["volumeHandle"] != handle:
@@ -161,7 +161,7 @@ class CallLaws:
 
     def unlinks(self, machine: Machine, path: Path) -> None:
         """The agent is about to remove a file."""
-        if path.name != records.NAME:
+        if path.name != folders.RECORD:
             return
         spoiled = machine.spoiled.get(path)
         handle = json.loads((spoiled and spoiled.before) or path.read_bytes())["volumeHandle"]

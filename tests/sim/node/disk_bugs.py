@@ -10,15 +10,15 @@ from typing import Any, Final
 from unittest import mock
 
 from mooring.control.result import Result
-from mooring.node import records
-from mooring.node.volumes import controller, found
-from mooring.node.volumes.block_files import BlockFiles
-from mooring.node.volumes.files import VolumeFiles
-from mooring.node.volumes.pods import NodePods
+from mooring.node.volumes import controller
+from mooring.node.volumes.leftovers import PodFolders
 from mooring.node.volumes.reasons import PodGone
-from mooring.node.volumes.reconcile import FileSystemSteps
-from mooring.node.volumes.state import Stand, VolumeState
-from mooring.node.volumes.step_tasks import Threads
+from mooring.node.volumes.state import folders, found
+from mooring.node.volumes.state.actual import Stand, VolumeState
+from mooring.node.volumes.state.folders import VolumeFiles
+from mooring.node.volumes.steps.block import BlockFiles
+from mooring.node.volumes.steps.file_system import FileSystemSteps
+from mooring.node.volumes.steps.tools import Threads
 from tests.sim.node.mended import LEFT
 from tests.sim.planting import Bug
 
@@ -31,7 +31,7 @@ def _records_go_first() -> Planted:
 
     async def hasty(self: FileSystemSteps, state: VolumeState, uid: str) -> None:
         target = self._layout.target(uid, state.publications[uid].spec_name)
-        await self._on_disk(state.volume, "TearDown", records.remove, target.parent)
+        await self._on_disk(state.volume, "TearDown", folders.remove_record, target.parent)
         await unpublish(self, state, uid)
 
     return mock.patch.object(FileSystemSteps, "unpublish", hasty)
@@ -98,7 +98,7 @@ def _files_are_cleared() -> Planted:
 
 def _folders_are_tried_once() -> Planted:
     """The folder of a pod that is gone is left where it could not be removed at once."""
-    return mock.patch.object(NodePods, "_clean_up", mock.AsyncMock(return_value=Result(PodGone())))
+    return mock.patch.object(PodFolders, "_clean_up", mock.AsyncMock(return_value=Result(PodGone())))
 
 
 def _late_work_is_not_awaited() -> Planted:

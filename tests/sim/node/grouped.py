@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, Final, cast
 from unittest import mock
 
-from mooring.node.volumes import reconcile, requests
-from mooring.node.volumes.announcements import StepWatch
 from mooring.node.volumes.decide import Decision
-from mooring.node.volumes.fs_group import sets_group
-from mooring.node.volumes.reconcile import FileSystemSteps
-from mooring.node.volumes.requests import PodUse
-from mooring.node.volumes.state import Stand, Volume, VolumeState
+from mooring.node.volumes.state.actual import Stand, VolumeState
+from mooring.node.volumes.state.volume import PodUse, Volume
+from mooring.node.volumes.steps import file_system, requests
+from mooring.node.volumes.steps.announcements import StepWatch
+from mooring.node.volumes.steps.file_system import FileSystemSteps
+from mooring.node.volumes.steps.requests import sets_group
 from tests.sim.planting import Bug
 
 Planted = contextlib.AbstractContextManager[Any]
@@ -23,7 +23,7 @@ Planted = contextlib.AbstractContextManager[Any]
 
 def _patched(judge: Callable[[Volume, PodUse, str, Collection[int]], bool]) -> Planted:
     """When the agent sets a group."""
-    return mock.patch.object(reconcile, "sets_group", judge)
+    return mock.patch.object(file_system, "sets_group", judge)
 
 
 def _no_group_is_set() -> Planted:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from mooring.mounts import system
 from mooring.mounts.system import ToolFailed
-from mooring.node.volumes import files
+from mooring.node.volumes.state import folders
 from tests.sim.mortal import Mortal
 from tests.sim.node.machine import Machine
 
@@ -55,7 +55,7 @@ class Kernel:
             (system, "unmount", lambda real: self._unmount),
             (system, "attach_loop", lambda real: self._attach_loop),
             (system, "detach_loops", lambda real: self._detach_loops),
-            (files, "_MOUNTINFO", lambda real: _MountInfo(self._machine)),
+            (folders, "_MOUNTINFO", lambda real: _MountInfo(self._machine)),
         )
 
     @contextlib.contextmanager

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from mooring.node import records
 from mooring.node.layout import Layout
+from mooring.node.volumes.state.folders import RECORD
 
 CONTENT: Final = "content"
 """The name of a file that every mounted volume with a file system has."""
@@ -155,7 +155,7 @@ class Machine:
     def is_in_doubt(self, target: str) -> bool:
         """True where the record can't be read that says what is published here, or could not be when the agent read it."""
         folders = {Path(target).parent, Path(target).parents[1], Path(target).parents[2]}
-        by_device = self.layout.block_record_folder(Path(target).parent.name) / records.NAME
+        by_device = self.layout.block_record_folder(Path(target).parent.name) / RECORD
         return any(path == by_device or path in folders or path.parent in folders for path in (*self.spoiled, *self.mended))
 
     def _holds(self, record: Path) -> bool:

@@ -18,20 +18,22 @@ from mooring.csi.errors import DriverError
 from mooring.kube.cluster import Cluster, Patch, PatchType
 from mooring.kube.errors import ApiError
 from mooring.node.csinode import reconcile as csinode
-from mooring.node.volumes import block_files, controller, files, step_tools
-from mooring.node.volumes.actual import ActualState
-from mooring.node.volumes.attachment import Attachments
+from mooring.node.volumes import controller
 from mooring.node.volumes.decide import Decision
-from mooring.node.volumes.desired import DesiredState
-from mooring.node.volumes.files import VolumeFiles, remove_folder
-from mooring.node.volumes.in_use import InUseReport, NamesInUse
-from mooring.node.volumes.pods import NodePods
-from mooring.node.volumes.reconcile import FileSystemSteps
-from mooring.node.volumes.reconcile_block import BlockSteps
-from mooring.node.volumes.requests import PodUse
-from mooring.node.volumes.state import Stand, Volume, VolumeState
-from mooring.node.volumes.step_tasks import StepTasks
-from mooring.node.volumes.step_tools import Injector, StepFailed, StepTools
+from mooring.node.volumes.pods.controller import NodePods
+from mooring.node.volumes.state import folders
+from mooring.node.volumes.state.actual import ActualState, Stand, VolumeState
+from mooring.node.volumes.state.desired import DesiredState
+from mooring.node.volumes.state.folders import VolumeFiles, remove_folder
+from mooring.node.volumes.state.in_use import InUseReport, NamesInUse
+from mooring.node.volumes.state.volume import PodUse, Volume
+from mooring.node.volumes.steps import block
+from mooring.node.volumes.steps.attachment import Attachments
+from mooring.node.volumes.steps.block import BlockSteps
+from mooring.node.volumes.steps.file_system import FileSystemSteps
+from mooring.node.volumes.steps.requests import Injector
+from mooring.node.volumes.steps.run import StepTasks
+from mooring.node.volumes.steps.tools import StepFailed, StepTools
 from tests.sim.planting import Bug, both
 
 Planted = contextlib.AbstractContextManager[Any]
@@ -74,7 +76,7 @@ def _unknown_volumes_stay() -> Planted:
 
 def _leavings_are_in_the_way() -> Planted:
     """Only an empty folder may be left at a target."""
-    return both(mock.patch.object(files, "remove_target", remove_folder), mock.patch.object(block_files, "remove_target", remove_folder))
+    return both(mock.patch.object(folders, "remove_target", remove_folder), mock.patch.object(block, "remove_target", remove_folder))
 
 
 def _steps_hold_workers() -> Planted:
@@ -111,7 +113,7 @@ def _failed_steps_are_told_wrong() -> Planted:
         except StepFailed as left:
             raise self._failed(step, f"the driver says that it has taken the volume back, but {left}", uncertain=True) from None
 
-    return mock.patch.object(step_tools.StepTools, "_undo", undo)
+    return mock.patch.object(StepTools, "_undo", undo)
 
 
 def _answers_of_others_count() -> Planted:

@@ -11,13 +11,13 @@ from unittest import mock
 from mooring.kube.cluster import Patch
 from mooring.kube.patch import strategic_patch
 from mooring.node.drivers import NodeDriver
-from mooring.node.volumes import pods
-from mooring.node.volumes.announcements import Announcements, StepWatch
 from mooring.node.volumes.decide import Decision
-from mooring.node.volumes.reconcile import FileSystemSteps
-from mooring.node.volumes.reconcile_block import BlockSteps
-from mooring.node.volumes.requests import PodUse
-from mooring.node.volumes.state import Volume, VolumeState
+from mooring.node.volumes.pods import controller as pods
+from mooring.node.volumes.state.actual import VolumeState
+from mooring.node.volumes.state.volume import PodUse, Volume
+from mooring.node.volumes.steps.announcements import Announcements, StepWatch
+from mooring.node.volumes.steps.block import BlockSteps
+from mooring.node.volumes.steps.file_system import FileSystemSteps
 from tests.sim.planting import Bug, both
 
 Planted = contextlib.AbstractContextManager[Any]

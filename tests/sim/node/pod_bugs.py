@@ -14,11 +14,10 @@ from mooring.api.pods import PODS, Pod
 from mooring.kube.cache import feed
 from mooring.kube.cluster import Patch, PatchType
 from mooring.node.volumes import controller, decide
-from mooring.node.volumes.actual import ActualState
 from mooring.node.volumes.decide import Decision, Facts, Step, decide_volume
-from mooring.node.volumes.desired import DesiredState
-from mooring.node.volumes.pods import NodePods
-from mooring.node.volumes.state import VolumeState
+from mooring.node.volumes.pods.controller import NodePods
+from mooring.node.volumes.state.actual import ActualState, VolumeState
+from mooring.node.volumes.state.desired import DesiredState
 from tests.sim.node.mended import LEFT
 from tests.sim.planting import Bug, both
 

@@ -10,7 +10,7 @@ from unittest import mock
 
 from mooring.node.plugins import controller as plugins
 from mooring.node.volumes import controller as volumes
-from mooring.node.volumes import pods
+from mooring.node.volumes.pods import controller as pods
 from tests.sim.checkers import Complaint
 from tests.sim.course import REST_S, Course, Outcome, failures_of, lived
 from tests.sim.keeper import Keeper

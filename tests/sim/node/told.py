@@ -14,7 +14,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
-from mooring.node.volumes.announcements import SLOW_S
+from mooring.node.volumes.steps.announcements import SLOW_S
 from tests.sim.node.plan import Plan
 
 TOLD_S: Final = 10.0

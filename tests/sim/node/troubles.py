@@ -13,8 +13,8 @@ from typing import Final, TypeVar
 from mooring.api.core import NODES
 from mooring.base.randomness import Random
 from mooring.kube.errors import ApiError
-from mooring.node import records
 from mooring.node.agent import new_node
+from mooring.node.volumes.state import folders
 from tests.sim.keeper import Keeper
 from tests.sim.node.acts import Acts, claims_in
 from tests.sim.node.controller import AttachDetach
@@ -209,7 +209,7 @@ class Troubles:
 
 def _records(machine: Machine) -> Iterator[Path]:
     for top in (machine.layout.pods, machine.layout.csi):
-        yield from sorted(top.rglob(records.NAME))
+        yield from sorted(top.rglob(folders.RECORD))
 
 
 def _of_another(record: bytes) -> bytes:

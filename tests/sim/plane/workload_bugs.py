@@ -20,7 +20,7 @@ from mooring.cluster.workloads.replicasets import decide as replicasets
 from mooring.cluster.workloads.statefulsets import identity
 from mooring.cluster.workloads.writes import Writes
 from mooring.kube.errors import ApiError, Conflict, NotFound
-from mooring.node.volumes import pods as node_pods
+from mooring.node.volumes.pods import controller as node_pods
 from tests.sim.planting import Bug
 
 Planted = contextlib.AbstractContextManager[Any]

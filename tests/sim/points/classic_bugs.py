@@ -20,9 +20,9 @@ from mooring.cluster.attachdetach import reconcile as attachdetach_reconcile
 from mooring.cluster.snapshots.writes import Writes as SnapshotWrites
 from mooring.control.lease.reporter import LeadershipReporter
 from mooring.kube.errors import ApiError, NotFound
-from mooring.node.volumes import fs_group
-from mooring.node.volumes.fs_group import ON_ROOT_MISMATCH, Walk
-from mooring.node.volumes.in_use import Unread
+from mooring.node.volumes.state.in_use import Unread
+from mooring.node.volumes.steps import fs_group
+from mooring.node.volumes.steps.fs_group import ON_ROOT_MISMATCH, Walk
 from mooring.sidecars.attacher.event_handlers import EventHandlers as AttacherEvents
 from mooring.sidecars.provisioner.claims import pv_store
 from mooring.sidecars.provisioner.claims.owner import Owner

@@ -24,7 +24,7 @@ from mooring.dev.story import Story
 from mooring.driver.hostpath.driver import HostPath
 from mooring.driver.hostpath.node.mounting import Links, Source
 from mooring.mounts.namespace import MountSpace
-from mooring.node.volumes.files import VolumeFiles
+from mooring.node.volumes.state.folders import VolumeFiles
 from mooring.sidecars.attacher.options import AttacherOptions
 from mooring.wire.grpc.codes import Code
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.node.volumes.files import read_mount_table
+from mooring.node.volumes.state.folders import read_mount_table
 from tests.support.node_driver import PUBLISH, NodeDriver
 
 

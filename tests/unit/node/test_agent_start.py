@@ -11,10 +11,10 @@ import pytest
 
 from mooring.api.core import NODES
 from mooring.api.volume_names import unique_name
-from mooring.node import records
 from mooring.node.agent import CONTROLLED_ATTACH, AgentSockets, NodeAgent
 from mooring.node.layout import Layout
 from mooring.node.options import AgentOptions
+from mooring.node.volumes.state import folders
 from tests.support.builders import a_node
 from tests.support.cluster_world import ClusterWorld
 from tests.support.virtual_loop import in_virtual_time
@@ -44,13 +44,13 @@ async def test_a_node_that_is_made_anew_has_in_use_what_the_disk_tells_of_from_i
     """The Node was removed while its agent was away: a list that came later would let the controller detach what is mounted."""
     world, layout, pods = ClusterWorld(), Layout(tmp_path / "root"), ("p1", "p2")
     agent = NodeAgent(world.runtime, AgentOptions("n", layout.root), sockets=AgentSockets(watch=cast(Any, NoSockets)))
-    found = {layout.staging("d1", "h1").parent: records.staging_record("d1", "h1")}
-    for uid, handle, mode in zip(pods, ("h2", "h3"), (records.PERSISTENT, records.EPHEMERAL), strict=True):
-        about = records.publish_record("d1", handle, spec_name=handle, node="n", attachment="va", mode=mode)
+    found = {layout.staging("d1", "h1").parent: folders.staging_record("d1", "h1")}
+    for uid, handle, mode in zip(pods, ("h2", "h3"), (folders.PERSISTENT, folders.EPHEMERAL), strict=True):
+        about = folders.publish_record("d1", handle, spec_name=handle, node="n", attachment="va", mode=mode)
         found[layout.target(uid, handle).parent] = about
     for folder, record in found.items():
         folder.mkdir(parents=True)
-        records.write(folder, record)
+        folders.write_record(folder, record)
     async with world.running(agent.run()):
         await world.shown(NODES, "n", lambda node: True, wait_s=60.0)
     [made] = world.cluster.writes("create nodes")

@@ -11,8 +11,10 @@ import pytest
 
 from mooring.api.pods import PODS
 from mooring.api.volume_names import attachment_name, digest
-from mooring.node import records
 from mooring.node.layout import BadName, Layout
+from mooring.node.volumes import leftovers
+from mooring.node.volumes.state import folders, found
+from mooring.node.volumes.steps import file_system
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.node.volume_world import Bound, VolumesWorld
@@ -24,12 +26,12 @@ FOREIGN = ['{"driverName":"d1","volumeHandle":"\\ud800","specVolID":"x"}', '{"dr
 
 def put(folder: Path, text: str) -> None:
     folder.mkdir(parents=True)
-    (folder / records.NAME).write_text(text)
+    (folder / folders.RECORD).write_text(text)
 
 
 def a_record(spec_name: str, driver: str = "d1", handle: str = "h", mode: str = "Persistent") -> str:
     name = attachment_name(driver, handle, "n")
-    return json.dumps(records.publish_record(driver, handle, spec_name=spec_name, node="n", attachment=name, mode=mode))
+    return json.dumps(folders.publish_record(driver, handle, spec_name=spec_name, node="n", attachment=name, mode=mode))
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -65,7 +67,7 @@ async def test_a_broken_record_is_named_and_left_as_it_is(
     folder = world.layout.block_record_folder("x") if place == "block" else world.layout.root / place
     put(folder, text)
     await goes_on(world, await world.volume())
-    assert text == (folder / records.NAME).read_text()
+    assert text == (folder / folders.RECORD).read_text()
     assert "put it right" in caplog.text
     assert str(folder) in caplog.text
 
@@ -95,9 +97,9 @@ async def test_a_record_with_another_volume_s_name_leads_nowhere(world: VolumesW
 @in_virtual_time
 async def test_a_staging_record_of_another_driver_s_folder_is_not_believed(world: VolumesWorld, driver: str) -> None:
     folder = world.layout.csi / "d1" / digest("h")
-    put(folder, json.dumps(records.staging_record(driver, "h")))
+    put(folder, json.dumps(folders.staging_record(driver, "h")))
     await goes_on(world, await world.volume())
-    assert (folder / records.NAME).is_file()
+    assert (folder / folders.RECORD).is_file()
     assert {"handle-vol"} == {call.request.volume_id for call in world.driver.calls if call.method != "NodeGetCapabilities"}
 
 
@@ -123,7 +125,7 @@ async def test_things_in_the_place_of_folders_and_records_are_passed_over(world:
     put(outside / "kubernetes.io~csi" / "x", a_record("x"))
     folder = world.layout.target("uid-old", "x").parent
     folder.mkdir(parents=True)
-    for path in (folder / records.NAME, world.layout.csi / "d1" / "aa", world.layout.pods / "uid-b"):
+    for path in (folder / folders.RECORD, world.layout.csi / "d1" / "aa", world.layout.pods / "uid-b"):
         path.parent.mkdir(parents=True, exist_ok=True)
         match kind:
             case "file":
@@ -137,7 +139,7 @@ async def test_things_in_the_place_of_folders_and_records_are_passed_over(world:
             case "folder":
                 path.mkdir()
     await goes_on(world, await world.volume())
-    assert (outside / "kubernetes.io~csi" / "x" / records.NAME).is_file()
+    assert (outside / "kubernetes.io~csi" / "x" / folders.RECORD).is_file()
 
 
 @in_virtual_time
@@ -145,7 +147,7 @@ async def test_a_broken_publish_record_of_a_pod_that_is_there_is_written_anew(wo
     async with world.agent():
         pod = await world.running_pod(await world.volume())
     folder = world.target(pod, "vol").parent
-    (folder / records.NAME).write_text("{")
+    (folder / folders.RECORD).write_text("{")
     world.driver.calls.clear()
     async with world.agent():
         await world.until_calls(STAGE, PUBLISH)
@@ -163,7 +165,7 @@ async def test_a_volume_whose_staging_record_broke_stays_in_use_until_it_is_put_
         volume = await world.volume()
         pod = await world.running_pod(volume)
     folder = world.staging(volume).parent
-    (folder / records.NAME).write_text(text)
+    (folder / folders.RECORD).write_text(text)
     await world.users.delete(PODS, pod["metadata"]["name"], "default", grace_period_s=0)
     world.driver.calls.clear()
     async with world.agent():
@@ -174,7 +176,7 @@ async def test_a_volume_whose_staging_record_broke_stays_in_use_until_it_is_put_
     async with world.agent():  # now the pod's record is gone, too: the Node's own list tells whose folder it is
         await world.settle(30.0)
         assert ([], [volume.unique]) == (world.driver.calls_for_volumes(), await world.in_use())
-        records.write(folder, records.staging_record("d1", volume.handle))
+        folders.write_record(folder, folders.staging_record("d1", volume.handle))
         await world.until_calls(UNSTAGE)
         await world.settle()
         assert ([], []) == (world.left(), await world.in_use())
@@ -184,7 +186,7 @@ async def test_a_volume_whose_staging_record_broke_stays_in_use_until_it_is_put_
 async def test_a_temporary_file_of_a_record_that_was_cut_off_is_removed(world: VolumesWorld) -> None:
     folder = world.layout.target("uid-old", "x").parent
     folder.mkdir(parents=True)
-    (folder / f".{records.NAME}.tmp").write_text('{"driver')
+    (folder / f".{folders.RECORD}.tmp").write_text('{"driver')
     await goes_on(world, await world.volume())
     assert not world.layout.pod("uid-old").exists()
 
@@ -200,15 +202,16 @@ async def test_a_publish_record_of_a_pod_that_is_gone_is_waited_for(
         pod = await world.running_pod(volume)
     await world.users.delete(PODS, pod["metadata"]["name"], "default", grace_period_s=0)
     world.driver.calls.clear()
-    folder, read = world.target(pod, "vol").parent, records.read
+    folder, read = world.target(pod, "vol").parent, folders.read_record
 
     def fails(place: Path) -> dict[str, str] | None:
         if place != folder:
             return read(place)
-        raise records.BadRecord(f"{place}: broken") if is_found_broken else OSError(5, "Input/output error", str(place))
+        raise folders.BadRecord(f"{place}: broken") if is_found_broken else OSError(5, "Input/output error", str(place))
 
     with monkeypatch.context() as patched:
-        patched.setattr(records, "read", fails)
+        for module in (file_system, found, leftovers):
+            patched.setattr(module, "read_record", fails)
         async with world.agent():
             await world.running_pod(other)
             await world.settle(5.0)

@@ -11,7 +11,7 @@ import pytest
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.pods import PODS
 from mooring.mounts import system
-from mooring.node.volumes import block_files
+from mooring.node.volumes.steps import block
 from mooring.wire.grpc.codes import Code
 from tests.support.fake_mounts import FakeTools
 from tests.support.node_driver import EXPAND, NODE_RPC, PUBLISH, STAGE, UNPUBLISH, UNSTAGE
@@ -25,7 +25,7 @@ def tools(world: VolumesWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     tools = FakeTools(world.mounts, tmp_path / "block")
     monkeypatch.setattr(system, "run", tools.run)
     monkeypatch.setattr(system, "_BLOCK", tools.block)
-    monkeypatch.setattr(block_files, "stat", types.SimpleNamespace(S_ISBLK=lambda mode: True))
+    monkeypatch.setattr(block, "stat", types.SimpleNamespace(S_ISBLK=lambda mode: True))
     return tools
 
 
@@ -226,7 +226,7 @@ async def test_a_republished_device_stays_the_pod_s_when_the_driver_refuses(worl
 
 @in_virtual_time
 async def test_something_that_is_no_device_is_not_mapped(world: VolumesWorld, tools: FakeTools, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(block_files, "stat", types.SimpleNamespace(S_ISBLK=lambda mode: False))
+    monkeypatch.setattr(block, "stat", types.SimpleNamespace(S_ISBLK=lambda mode: False))
     async with world.agent():
         pod = await world.pod(await world.volume(mode="Block"), devices=True)
         await world.until_told(pod, "it is no block device", "FailedMapVolume")

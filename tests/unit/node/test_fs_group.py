@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from mooring.api.pods import PODS
-from mooring.node.volumes import fs_group
-from mooring.node.volumes.fs_group import Walk
+from mooring.node.volumes.steps import fs_group
+from mooring.node.volumes.steps.fs_group import Walk
 from tests.unit.node.volume_world import VolumesWorld
 
 _MODE = 0o600

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from mooring.api.pods import PODS
-from mooring.node.volumes.step_tasks import WAIT_S, StepTasks, Threads
+from mooring.node.volumes.steps.run import StepTasks
+from mooring.node.volumes.steps.tools import WAIT_S, Threads
 from tests.support.fake_mounts import FakeTools
 from tests.support.node_driver import PUBLISH, STAGE, STATS, UNPUBLISH, UNSTAGE, NodeDriver
 from tests.support.scripted_driver import Wait

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mooring.node.volumes.desired import beside_what_is_kept
-from mooring.node.volumes.requests import PodUse
-from mooring.node.volumes.state import Publication, Stand, Volume, VolumeState
+from mooring.node.volumes.pods.wishes import beside_what_is_kept
+from mooring.node.volumes.state.actual import Publication, Stand, VolumeState
+from mooring.node.volumes.state.volume import PodUse, Volume
 
 Wish = tuple[Volume, PodUse]
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from mooring.node import records
 from mooring.node.layout import Layout
-from mooring.node.volumes.files import LeftOver, VolumeFiles
-from mooring.node.volumes.found import remove_unrecorded
-from mooring.node.volumes.pod_folders import remove_pod_folder
+from mooring.node.volumes.leftovers import remove_pod_folder
+from mooring.node.volumes.state import folders
+from mooring.node.volumes.state.folders import LeftOver, VolumeFiles
+from mooring.node.volumes.state.found import remove_unrecorded
 from tests.support.fake_mounts import FakeMounts
 from tests.support.node_habits import LEAVINGS
 from tests.unit.node.volume_world import VolumesWorld
@@ -55,11 +55,11 @@ def test_folders_without_a_record_go(layout: Layout) -> None:
 def test_what_has_a_record_or_a_mount_or_content_stays(layout: Layout, mounts: FakeMounts) -> None:
     recorded, mounted, full, broken = (layout.staging("d1", name) for name in ("recorded", "mounted", "full", "broken"))
     made(recorded, full, broken, layout.block_record_folder("b1"))
-    records.write(recorded.parent, records.staging_record("d1", "recorded"))
-    records.write(layout.block_record_folder("b1"), records.staging_record("d1", "b1"))
+    folders.write_record(recorded.parent, folders.staging_record("d1", "recorded"))
+    folders.write_record(layout.block_record_folder("b1"), folders.staging_record("d1", "b1"))
     mounts.mount(mounted)
     (full / "file").write_text("a user's")
-    (broken.parent / records.NAME).write_text("{")
+    (broken.parent / folders.RECORD).write_text("{")
     before = below(layout)
     remove_unrecorded(layout)
     assert before == below(layout)
@@ -86,10 +86,10 @@ def test_what_a_driver_has_left_at_the_target_goes_with_the_folder_of_a_pod(layo
 def test_the_folder_of_a_pod_stays_with_a_record(layout: Layout) -> None:
     folder = layout.target("uid", "v").parent
     made(folder)
-    (folder / records.NAME).write_text("{")
-    with pytest.raises(records.BadRecord):
+    (folder / folders.RECORD).write_text("{")
+    with pytest.raises(folders.BadRecord):
         remove_pod_folder(layout, "uid")
-    assert (folder / records.NAME).exists()
+    assert (folder / folders.RECORD).exists()
 
 
 def test_what_a_kubelet_has_left_beside_the_volumes_goes(layout: Layout) -> None:
@@ -150,7 +150,7 @@ def test_a_mount_is_not_looked_into_when_its_volume_is_begun_again(
     touched: list[Path] = []
     for name in ("chmod", "stat"):
         monkeypatch.setattr(Path, name, lambda path, *args, **options: touched.append(path))
-    VolumeFiles(layout.root).begin(staging.parent, records.staging_record("d1", "v"), staging.name)
+    VolumeFiles(layout.root).begin(staging.parent, folders.staging_record("d1", "v"), staging.name)
     assert staging not in touched
 
 
@@ -158,7 +158,7 @@ def test_work_that_hangs_does_not_keep_the_process_from_its_end() -> None:
     """In a process of its own: it is the interpreter that would wait."""
     code = """
 import asyncio, time
-from mooring.node.volumes.step_tasks import Threads
+from mooring.node.volumes.steps.tools import Threads
 
 async def main():
     threads = Threads()

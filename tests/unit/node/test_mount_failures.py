@@ -10,7 +10,7 @@ from mooring.api.core import SECRETS
 from mooring.api.pods import PODS
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.control.secrets import FRESH_S
-from mooring.node.volumes import fs_group
+from mooring.node.volumes.steps import fs_group
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_secret, an_attached_va
 from tests.support.fake_mounts import FakeTools

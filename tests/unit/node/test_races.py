@@ -12,7 +12,7 @@ from mooring.api.pods import PODS
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import Unreachable
-from mooring.node.volumes.step_tasks import StepTasks
+from mooring.node.volumes.steps.run import StepTasks
 from tests.support.builders import Json, an_attached_va
 from tests.support.node_driver import PUBLISH, STAGE, UNSTAGE
 from tests.support.virtual_loop import in_virtual_time

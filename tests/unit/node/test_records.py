@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mooring.node import records
+from mooring.node.volumes.state import folders
 
-STAGED = records.staging_record("csi.test", "h")
+STAGED = folders.staging_record("csi.test", "h")
 
 
 @pytest.mark.parametrize(
@@ -17,32 +17,36 @@ STAGED = records.staging_record("csi.test", "h")
     [
         (STAGED, '{"driverName":"csi.test","volumeHandle":"h"}\n'),
         (
-            records.publish_record("d", "h", spec_name="pv", node="n", attachment="csi-1", mode=records.PERSISTENT),
+            folders.publish_record("d", "h", spec_name="pv", node="n", attachment="csi-1", mode=folders.PERSISTENT),
             '{"attachmentID":"csi-1","driverName":"d","nodeName":"n","specVolID":"pv","volumeHandle":"h","volumeLifecycleMode":"Persistent"}\n',
         ),
         (
-            records.publish_record("d", "h", spec_name="pv", node="n", attachment="csi-1", mode=""),
+            folders.publish_record("d", "h", spec_name="pv", node="n", attachment="csi-1", mode=""),
             '{"attachmentID":"csi-1","driverName":"d","nodeName":"n","specVolID":"pv","volumeHandle":"h"}\n',
         ),
         (
-            records.staging_record("d", '<a>&"\\\n\u2028\u2029ä\x7f'),
+            folders.staging_record("d", '<a>&"\\\n\u2028\u2029ä\x7f'),
             '{"driverName":"d","volumeHandle":"\\u003ca\\u003e\\u0026\\"\\\\\\n\\u2028\\u2029ä\x7f"}\n',
         ),
     ],
 )
 def test_the_bytes_are_those_that_go_writes(record: dict[str, str], text: str) -> None:
-    assert text.encode() == records.encoded(record)
+    assert text.encode() == folders.encoded(record)
 
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
-    records.write(tmp_path, STAGED)
-    assert STAGED == records.read(tmp_path)
-    assert [records.NAME] == os.listdir(tmp_path)
+    folders.write_record(tmp_path, STAGED)
+    assert STAGED == folders.read_record(tmp_path)
+    assert [folders.RECORD] == os.listdir(tmp_path)
 
 
 def test_a_missing_record_or_folder_is_none(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    assert (None, None, None) == (records.read(tmp_path), records.read(tmp_path / "no"), records.read(tmp_path / "file"))
+    assert (None, None, None) == (
+        folders.read_record(tmp_path),
+        folders.read_record(tmp_path / "no"),
+        folders.read_record(tmp_path / "file"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -62,16 +66,16 @@ def test_a_missing_record_or_folder_is_none(tmp_path: Path) -> None:
     ids=["empty", "half", "list", "null", "not-utf8", "no-handle", "empty-handle", "number", "deep", "long"],
 )
 def test_a_broken_record_is_said_to_be_and_left_alone(tmp_path: Path, text: bytes) -> None:
-    (tmp_path / records.NAME).write_bytes(text)
-    with pytest.raises(records.BadRecord, match=records.NAME):
-        records.read(tmp_path)
-    assert text == (tmp_path / records.NAME).read_bytes()
+    (tmp_path / folders.RECORD).write_bytes(text)
+    with pytest.raises(folders.BadRecord, match=folders.RECORD):
+        folders.read_record(tmp_path)
+    assert text == (tmp_path / folders.RECORD).read_bytes()
 
 
 @pytest.mark.parametrize("kind", ["link", "loop", "folder", "pipe"])
 def test_what_is_no_file_is_not_followed_and_not_waited_for(tmp_path: Path, kind: str) -> None:
-    path = tmp_path / records.NAME
-    (tmp_path / "elsewhere").write_bytes(records.encoded(STAGED))
+    path = tmp_path / folders.RECORD
+    (tmp_path / "elsewhere").write_bytes(folders.encoded(STAGED))
     match kind:
         case "link":
             path.symlink_to("elsewhere")
@@ -81,56 +85,56 @@ def test_what_is_no_file_is_not_followed_and_not_waited_for(tmp_path: Path, kind
             path.mkdir()
         case _:
             os.mkfifo(path)
-    with pytest.raises(records.BadRecord, match="not a regular file"):
-        records.read(tmp_path)
+    with pytest.raises(folders.BadRecord, match="not a regular file"):
+        folders.read_record(tmp_path)
 
 
 def test_a_link_in_the_place_of_the_temporary_file_is_not_written_through(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("precious")
-    (tmp_path / f".{records.NAME}.tmp").symlink_to("precious")
+    (tmp_path / f".{folders.RECORD}.tmp").symlink_to("precious")
     with pytest.raises(OSError, match="symbolic"):
-        records.write(tmp_path, STAGED)
+        folders.write_record(tmp_path, STAGED)
     assert "precious" == (tmp_path / "precious").read_text()
 
 
 def test_a_link_in_the_place_of_the_record_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("precious")
-    (tmp_path / records.NAME).symlink_to("precious")
-    records.write(tmp_path, STAGED)
-    assert ("precious", STAGED) == ((tmp_path / "precious").read_text(), records.read(tmp_path))
+    (tmp_path / folders.RECORD).symlink_to("precious")
+    folders.write_record(tmp_path, STAGED)
+    assert ("precious", STAGED) == ((tmp_path / "precious").read_text(), folders.read_record(tmp_path))
 
 
 @pytest.mark.parametrize("fails", ["fsync", "rename"])
 def test_a_write_that_fails_leaves_the_old_record_and_no_other_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
-    records.write(tmp_path, STAGED)
+    folders.write_record(tmp_path, STAGED)
 
     def full(*_: object) -> None:
         raise OSError(28, "no space left on device")
 
     monkeypatch.setattr(os, fails, full)
     with pytest.raises(OSError, match="no space"):
-        records.write(tmp_path, records.staging_record("d", "other"))
-    assert (STAGED, [records.NAME]) == (records.read(tmp_path), os.listdir(tmp_path))
+        folders.write_record(tmp_path, folders.staging_record("d", "other"))
+    assert (STAGED, [folders.RECORD]) == (folders.read_record(tmp_path), os.listdir(tmp_path))
 
 
 def test_the_old_record_is_there_until_the_new_one_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A crash at any point leaves the one or the other."""
-    records.write(tmp_path, STAGED)
+    folders.write_record(tmp_path, STAGED)
     seen = []
     sync = os.fsync
 
     def watched(descriptor: int) -> None:
-        seen.append((records.read(tmp_path) or {})["volumeHandle"])
+        seen.append((folders.read_record(tmp_path) or {})["volumeHandle"])
         sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", watched)
-    records.write(tmp_path, records.staging_record("d", "new"))
+    folders.write_record(tmp_path, folders.staging_record("d", "new"))
     assert ["h", "new", "new"] == seen  # the file, its folder, the folder above
 
 
 def test_remove_also_takes_what_a_crash_left(tmp_path: Path) -> None:
-    records.write(tmp_path, STAGED)
-    (tmp_path / f".{records.NAME}.tmp").touch()
-    records.remove(tmp_path)
-    records.remove(tmp_path)
+    folders.write_record(tmp_path, STAGED)
+    (tmp_path / f".{folders.RECORD}.tmp").touch()
+    folders.remove_record(tmp_path)
+    folders.remove_record(tmp_path)
     assert [] == os.listdir(tmp_path)

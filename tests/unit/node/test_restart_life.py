@@ -11,9 +11,9 @@ import pytest
 from mooring.api.core import NODES
 from mooring.api.pods import PODS
 from mooring.kube.errors import ServerError
-from mooring.node import records
-from mooring.node.volumes import found, left_folders
-from mooring.node.volumes.files import remove_folder
+from mooring.node.volumes import leftovers
+from mooring.node.volumes.state import folders, found
+from mooring.node.volumes.state.folders import remove_folder
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_node
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
@@ -164,7 +164,7 @@ async def test_RST2_what_was_reported_stays_so_while_its_folder_without_a_record
         pod = await world.pod(volume)
         await world.until_called(STAGE)
     folder = world.staging(volume).parent
-    (folder / records.NAME).unlink()
+    (folder / folders.RECORD).unlink()
     await world.users.delete(PODS, pod["metadata"]["name"], "default", grace_period_s=0)
     protected = True
 
@@ -173,7 +173,7 @@ async def test_RST2_what_was_reported_stays_so_while_its_folder_without_a_record
             raise PermissionError(13, "Permission denied", str(path))
         remove_folder(path)
 
-    for module in (found, left_folders):
+    for module in (found, leftovers):
         monkeypatch.setattr(module, "remove_folder", remove)
     async with world.agent():
         await world.settle(100.0)
@@ -351,7 +351,7 @@ async def test_a_staged_volume_without_any_pods_record_is_found(world: VolumesWo
         await world.delete_pod(pod)
         await world.until_called(UNSTAGE)
     gate.set()
-    assert records.read(world.staging(volume).parent) is not None
+    assert folders.read_record(world.staging(volume).parent) is not None
     world.driver.calls.clear()
     async with world.agent():
         await world.until_calls(UNSTAGE)

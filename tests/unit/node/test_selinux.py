@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from mooring.api.pods import PODS, Pod
-from mooring.node.volumes import controller, selinux
-from mooring.node.volumes.selinux import LabelConflict, default_context, mount_label, mount_options
+from mooring.node.volumes import controller
+from mooring.node.volumes.pods import selinux
+from mooring.node.volumes.pods.selinux import LabelConflict, default_context, mount_label
+from mooring.node.volumes.state.volume import Volume
 from tests.support.builders import CONTAINER, a_pod, typed
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
 from tests.support.virtual_loop import in_virtual_time
@@ -86,8 +88,9 @@ def test_a_container_without_a_level_disagrees_with_one_that_has_one() -> None:
 
 
 def test_no_label_is_no_option_at_all() -> None:
-    assert () == mount_options("")
-    assert ('context="a:b:c:s0"',) == mount_options("a:b:c:s0")
+    volume = Volume("u", "d", "h", "pv", mount_options=("ro",))
+    assert ("ro",) == volume.labelled("").mount_options
+    assert ("ro", 'context="a:b:c:s0"') == volume.labelled("a:b:c:s0").mount_options
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from mooring.node.volumes.step_tasks import StepTasks
+from mooring.node.volumes.steps.run import StepTasks
 from tests.support.virtual_loop import in_virtual_time
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from mooring.api.core import NODES
 from mooring.api.pods import PODS
-from mooring.node.volumes.step_tasks import Threads
+from mooring.node.volumes.steps.tools import Threads
 from mooring.wire.grpc.codes import Code
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH
 from tests.support.scripted_driver import Fail, Wait

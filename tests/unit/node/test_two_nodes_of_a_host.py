@@ -8,7 +8,7 @@ import pytest
 
 from mooring.mounts.mountinfo import MountTable, parse
 from mooring.node.layout import Layout
-from mooring.node.volumes.files import VolumeFiles
+from mooring.node.volumes.state.folders import VolumeFiles
 
 OURS, THEIRS = Layout(Path("/srv/nodes/ours")), Layout(Path("/srv/nodes/theirs"))
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mooring.api.pods import PODS
-from mooring.node.volumes.step_tasks import Threads
+from mooring.node.volumes.steps.tools import Threads
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import Json
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE

@@ -13,7 +13,7 @@ from mooring.apiserver.local import LocalCluster
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import ServerError
-from mooring.node import records
+from mooring.node.volumes.state import folders
 from mooring.wire.grpc.codes import Code
 from tests.support.cluster_world import HeldWatch
 from tests.support.fake_mounts import FakeTools
@@ -183,7 +183,7 @@ async def test_UNM4_without_a_record_nothing_is_unstaged(world: VolumesWorld) ->
     async with world.agent():
         volume = await world.volume()
         pod = await world.running_pod(volume)
-        records.remove(world.staging(volume).parent)
+        folders.remove_record(world.staging(volume).parent)
         world.mounts.unmount(world.staging(volume))
         await world.delete_pod(pod)
         await world.gone(PODS, pod["metadata"]["name"])
@@ -232,13 +232,13 @@ async def test_UNM5_a_broken_record_is_an_error_that_is_tried_again(world: Volum
         volume = await world.volume()
         pod = await world.running_pod(volume)
         folder = world.staging(volume).parent
-        (folder / records.NAME).write_text(text)
+        (folder / folders.RECORD).write_text(text)
         await world.delete_pod(pod)
         await world.until_called(UNPUBLISH)
         await world.settle(10.0)
-        assert (text, [volume.unique]) == ((folder / records.NAME).read_text(), await world.in_use())
+        assert (text, [volume.unique]) == ((folder / folders.RECORD).read_text(), await world.in_use())
         assert UNSTAGE not in world.driver.calls_for_volumes()
-        records.write(folder, records.staging_record("d1", volume.handle))
+        folders.write_record(folder, folders.staging_record("d1", volume.handle))
         await world.until_called(UNSTAGE)
         await world.settle()
         assert ([], []) == (world.left(), await world.in_use())

@@ -12,7 +12,7 @@ import pytest
 from mooring.api.pods import PODS
 from mooring.apiserver.local import LocalCluster
 from mooring.kube.errors import ServerError
-from mooring.node import records
+from mooring.node.volumes.state import folders
 from tests.support.builders import a_csi_driver
 from tests.support.cluster_world import HeldWatch
 from tests.support.fake_mounts import FakeTools
@@ -104,7 +104,7 @@ async def spoilt(world: VolumesWorld, row: Row, text: str | None) -> Scene:
         folder = world.staging(volume).parent
     elif row.record == "device":
         folder = world.layout.block_record_folder(name)
-    record = folder / records.NAME
+    record = folder / folders.RECORD
     before = record.read_text()
     if text is None:
         record.unlink()
@@ -199,7 +199,7 @@ async def test_a_record_that_can_t_be_read_holds_back_no_volume_of_another_name(
     async with world.agent():
         volume, other = await world.volume(), await world.volume("other")
         pod, gone = await world.running_pod(volume), await world.running_pod(other)
-    (world.target(pod, "vol").parent / records.NAME).write_text(TORN)
+    (world.target(pod, "vol").parent / folders.RECORD).write_text(TORN)
     for one in (pod, gone):
         await world.users.delete(PODS, one["metadata"]["name"], "default", grace_period_s=0)
     world.driver.calls.clear()
@@ -215,7 +215,7 @@ async def test_of_two_records_in_one_pod_s_folder_the_one_that_is_put_right_is_b
     async with world.agent():
         volume, other = await world.volume(), await world.volume("other")
         pod = await world.running_pod(volume, other)
-    files = [world.target(pod, name).parent / records.NAME for name in ("vol", "other")]
+    files = [world.target(pod, name).parent / folders.RECORD for name in ("vol", "other")]
     text = files[1].read_text()
     for file in files:
         file.write_text(TORN)
@@ -277,7 +277,7 @@ async def test_the_folder_of_a_pod_whose_record_is_put_right_after_the_pod_was_r
     world.cluster = RecordingCluster(LocalCluster(world.store, clock=world.clock, randomness=world.randomness, faults=held), world.story)
     async with world.agent():
         pod = await world.running_pod(await world.volume())
-    record = world.target(pod, "vol").parent / records.NAME
+    record = world.target(pod, "vol").parent / folders.RECORD
     text = record.read_text()
     record.write_text(TORN)
     await world.delete_pod(pod)

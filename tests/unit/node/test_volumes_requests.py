@@ -11,12 +11,12 @@ import pytest
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.node.volumes import expansion, requests
-from mooring.node.volumes.expansion import INFEASIBLE, Growth, decide_growth
-from mooring.node.volumes.fs_group import Walk, sets_group
-from mooring.node.volumes.requests import MOUNT_GROUP, MULTI_WRITER, PodUse
-from mooring.node.volumes.state import Volume
+from mooring.node.volumes.state.volume import Growth, PodUse, Volume, decide_growth
 from mooring.node.volumes.stats import NoStats, Usage, usage_of
+from mooring.node.volumes.steps import requests
+from mooring.node.volumes.steps.fs_group import Walk
+from mooring.node.volumes.steps.growth import INFEASIBLE, refused_patch
+from mooring.node.volumes.steps.requests import MOUNT_GROUP, MULTI_WRITER, sets_group
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import typed
 
@@ -55,7 +55,7 @@ def test_MNT23_the_group_goes_to_drivers_that_set_it(able: tuple[int, ...], grou
 
 
 def test_MNT16_what_is_injected_is_in_no_other_call() -> None:
-    request = requests.publish(VOLUME, USE, Path("/t"), Path("/s"), (), {}, {}, {**USE.info, "foo": "mine"})
+    request = requests.publish(VOLUME, USE, Path("/t"), Path("/s"), (), {}, {}, {**requests.pod_info(USE), "foo": "mine"})
     assert "mine" == request.volume_context["foo"]
     assert "someone" == request.volume_context["csi.storage.k8s.io/serviceAccount.name"]
     assert {"foo": "bar"} == dict(requests.stage(VOLUME, Path("/s"), (), None, {}, {}).volume_context)
@@ -157,7 +157,7 @@ def test_growth_that_another_node_has_written(mode: str) -> None:
 def test_EXP2_a_refusal_is_the_controller_s_when_it_can_t_be_done(
     code: Code, requested: str, failed_before: bool, infeasible: bool
 ) -> None:
-    patch = expansion.refused_patch(
+    patch = refused_patch(
         Growth("ns", "c", "7", "2Gi", requested=requested, claim_uid="u"),
         DriverError(code, "no"),
         has_failed_before=failed_before,

@@ -11,7 +11,7 @@ import pytest
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.pods import PODS
 from mooring.api.storage import CSI_DRIVERS, VOLUME_ATTACHMENTS
-from mooring.node.volumes.attachment import WAIT_S
+from mooring.node.volumes.steps.attachment import WAIT_S
 from tests.support.builders import a_claim, a_csi_driver
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH
 from tests.support.virtual_loop import in_virtual_time

@@ -23,12 +23,12 @@ from mooring.control.slim import always
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.wire_driver import WireDriver
 from mooring.node import drivers as plugin_drivers
-from mooring.node import records
 from mooring.node.drivers import Drivers
 from mooring.node.layout import Layout
-from mooring.node.volumes import files
+from mooring.node.options import AgentOptions
 from mooring.node.volumes.controller import NodeVolumes
-from mooring.node.volumes.expansion import CLAIM
+from mooring.node.volumes.state import folders
+from mooring.node.volumes.state.volume import CLAIM
 from tests.support.builders import CONTAINER, Json, a_bound_claim, a_csi_driver, a_node, a_pod, a_pv, an_attached_va
 from tests.support.cluster_world import ClusterWorld
 from tests.support.fake_mounts import FakeMounts
@@ -93,13 +93,10 @@ class VolumesWorld(ClusterWorld):
         node = self.node = NodeVolumes(
             self.runtime,
             caches,
-            NODE,
-            self.layout,
+            AgentOptions(NODE, self.layout.root, mounts_max=self.mounts_max, controller_attaches=not self.attaches),
             self.drivers,
             self.recorder,
             self.full.append,
-            mounts_max=self.mounts_max,
-            attaches=self.attaches,
         )
 
         if watches_claims:
@@ -110,16 +107,11 @@ class VolumesWorld(ClusterWorld):
 
         async def orphans() -> None:
             await caches.synced()
-            await node.pods.remove_orphans()
+            await node.pod_folders.remove_orphans()
 
         manager = Manager(
             caches,
-            node.pods.controller,
-            node.pods.folders,
-            node.left_folders.controller,
-            node.unread_devices.controller,
-            node.steps,
-            node.controller,
+            *node.workers,
             prepare=prepare,
         )
         manager.beside("in-use", Loop(node.report))
@@ -244,7 +236,7 @@ class VolumesWorld(ClusterWorld):
         return self.layout.staging(volume.driver, volume.handle)
 
     def record(self, folder: Path) -> dict[str, str] | None:
-        return records.read(folder)
+        return folders.read_record(folder)
 
     def left(self) -> list[str]:
         """Every file and folder below the root that belongs to a volume or a pod."""
@@ -265,5 +257,5 @@ def _is_frame(path: Path) -> bool:
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> VolumesWorld:
     """Its mount table is a fake one."""
     mounts = FakeMounts(tmp_path / "mountinfo")
-    monkeypatch.setattr(files, "_MOUNTINFO", mounts.file)
+    monkeypatch.setattr(folders, "_MOUNTINFO", mounts.file)
     return VolumesWorld(tmp_path, mounts)

@@ -13,7 +13,7 @@ from typing import Final
 
 from mooring.control.result import Because
 from mooring.node.volumes import reasons as why
-from mooring.node.volumes.state import Failure, Publication, Stand, VolumeState
+from mooring.node.volumes.state.actual import Failure, Publication, Stand, VolumeState
 
 
 class Step(enum.Enum):

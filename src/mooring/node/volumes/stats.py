@@ -23,9 +23,9 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.node.drivers import CALL_S, Drivers, NotRegistered
 from mooring.node.layout import Layout
 from mooring.node.metrics import NodeMetrics
-from mooring.node.volumes.actual import ActualState
-from mooring.node.volumes.requests import STATS, PodUse
-from mooring.node.volumes.state import Stand
+from mooring.node.volumes.state.actual import ActualState, Stand
+from mooring.node.volumes.state.volume import PodUse
+from mooring.node.volumes.steps.requests import STATS
 from mooring.wire.grpc.codes import Code
 
 _log = logger(__name__)

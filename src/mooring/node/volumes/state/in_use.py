@@ -26,8 +26,7 @@ from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Conflict
 from mooring.kube.patch import strategic_patch
 from mooring.node.layout import escaped
-from mooring.node.volumes.actual import ActualState
-from mooring.node.volumes.state import Publication, Stand, VolumeState
+from mooring.node.volumes.state.actual import ActualState, Publication, Stand, VolumeState
 
 _log = logger(__name__)
 

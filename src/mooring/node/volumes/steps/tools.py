@@ -1,21 +1,23 @@
-"""The common parts of the steps of all volumes: the driver and its abilities, secrets, threads, failures, and injected data.
+"""The common parts of the steps of all volumes: the driver and its abilities, attachments, secrets, failures, and threads for the disk.
 
-Where the CSIDriver asks for it, a publish for one pod has information about the pod, and tokens of its service account.
+A driver that hangs keeps no thread from the volumes of others: each driver has a few of its own.
 """
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
-import json
+import queue
+import threading
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Executor, Future
 from typing import Any, Final, TypeVar
 
-from mooring.api.core import SERVICE_ACCOUNT_TOKENS, SecretReference
-from mooring.api.meta import Key
-from mooring.api.storage import CSIDriver, TokenRequest
+from mooring.api.core import SecretReference
+from mooring.api.storage import VOLUME_ATTACHMENTS, CSIDriver
 from mooring.api.volume_names import attachment_name
 from mooring.base.backoff import BackOff
-from mooring.base.clock import Clock, parse_rfc3339
+from mooring.base.clock import Clock
 from mooring.base.errors import MooringError
 from mooring.base.log import logger
 from mooring.base.randomness import Random
@@ -25,101 +27,106 @@ from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError
 from mooring.mounts.system import ToolFailed
-from mooring.node import records
 from mooring.node.drivers import Drivers, NodeDriver, NotRegistered
 from mooring.node.layout import Layout
-from mooring.node.volumes.expansion import Growth
-from mooring.node.volumes.files import LeftOver
-from mooring.node.volumes.requests import EPHEMERAL, TOKENS, PodUse
-from mooring.node.volumes.state import Failure, Stand, Volume, VolumeState
-from mooring.node.volumes.step_tasks import Threads
+from mooring.node.metrics import NodeMetrics
+from mooring.node.volumes.state.actual import Failure, Stand, VolumeState
+from mooring.node.volumes.state.folders import BadRecord, LeftOver, publish_record
+from mooring.node.volumes.state.volume import Growth, PodUse, Volume
+from mooring.node.volumes.steps.requests import Injected, Injector
 from mooring.wire.grpc.codes import Code
-
-RENEW_SHARE: Final = 0.8
-"""The share of a token's life after which a new one is requested."""
-AGE_S_MAX: Final = 24 * 3600.0
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Injected:
-    """context: over the volume's attributes. secrets: beside the driver's own."""
-
-    context: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    secrets: Mapping[str, str] = dataclasses.field(default_factory=dict)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Token:
-    text: str
-    expires: str
-    renew_at: float
-    expires_at: float
-
-
-class Injector:
-    """csi_drivers: the cache of CSIDrivers."""
-
-    def __init__(self, cluster: Cluster, csi_drivers: Informer[CSIDriver], clock: Clock) -> None:
-        self._cluster, self._csi_drivers, self._clock = cluster, csi_drivers, clock
-        self._tokens: dict[tuple[PodUse, TokenRequest], _Token] = {}
-
-    async def of(self, volume: Volume, use: PodUse) -> Injected:
-        """What the volume's driver wants to know of the pod. Raises ApiError."""
-        csi_driver = self._csi_drivers.store.get(Key("", volume.driver))
-        if csi_driver is None:
-            return Injected()
-        spec, context, secrets = csi_driver.spec, {}, {}
-        if spec.pod_info_on_mount:
-            context = {**use.info, EPHEMERAL: "true" if volume.is_inline else "false"}
-        if spec.token_requests and not volume.is_block:
-            tokens = {request.audience: await self._token(use, request) for request in spec.token_requests}
-            text = json.dumps(
-                {audience: {"token": token.text, "expirationTimestamp": token.expires} for audience, token in tokens.items()},
-                sort_keys=True,
-                separators=(",", ":"),
-            )
-            if spec.service_account_token_in_secrets:
-                secrets = {TOKENS: text}
-            else:
-                context = {**context, TOKENS: text}
-        return Injected(context, secrets)
-
-    async def _token(self, use: PodUse, request: TokenRequest) -> _Token:
-        now = self._clock.wall_s()
-        self._tokens = {key: token for key, token in self._tokens.items() if token.expires_at > now}
-        known = self._tokens.get((use, request))
-        if known is not None and now < known.renew_at:
-            return known
-        try:
-            fresh = await self._requested(use, request, now)
-        except ApiError:
-            if known is None:
-                raise
-            return known  # still good for a while
-        self._tokens[use, request] = fresh
-        return fresh
-
-    async def _requested(self, use: PodUse, request: TokenRequest, now: float) -> _Token:
-        spec = {
-            "audiences": [request.audience] if request.audience else [],
-            "expirationSeconds": request.expiration_seconds,
-            "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": use.name, "uid": use.uid},
-        }
-        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-        answer = await self._cluster.create(SERVICE_ACCOUNT_TOKENS, body, use.namespace, of=(use.service_account, "token"))
-        try:
-            expires_at = parse_rfc3339(answer.status.expiration_timestamp)
-        except ValueError as error:
-            raise ApiError(f"the token for audience {request.audience!r} has no expirationTimestamp that can be read: {error}") from None
-        renew_at = min(now + (expires_at - now) * RENEW_SHARE, now + AGE_S_MAX)
-        return _Token(answer.status.token, answer.status.expiration_timestamp, renew_at, expires_at)
-
 
 _log = logger(__name__)
 
 T = TypeVar("T")
 
 BACK_OFF: Final = BackOff(0.5, 122.0, jitter=0.0)
+THREADS: Final = 4
+WAIT_S: Final = 30.0
+
+
+class Threads:
+    """Pools by driver name."""
+
+    def __init__(self) -> None:
+        self._pools: dict[str, DaemonPool] = {}
+        self._left: dict[str, set[asyncio.Future[Any]]] = {}
+
+    async def run(self, driver: str, work: Callable[..., T], *args: Any, limit_s: float | None = WAIT_S, about: str = "") -> T:
+        """What the work returns, or raises. TimeoutError after limit_s: the thread is left to itself, for nothing can end it.
+
+        about: a volume, or a volume in a pod; what was left to itself comes to its end before anything else is done about the same.
+        """
+        pool = self._pools.get(driver)
+        if pool is None:
+            pool = self._pools[driver] = DaemonPool(THREADS, f"node/{driver}")
+        async with asyncio.timeout(limit_s):
+            if (left := self._left.get(about)) is not None:
+                await asyncio.wait(left)
+            doing = asyncio.get_running_loop().run_in_executor(pool, work, *args)
+            try:
+                await asyncio.wait([doing])
+            except asyncio.CancelledError:
+                self._leave(about, doing)
+                raise
+        return doing.result()
+
+    def _leave(self, about: str, doing: asyncio.Future[Any]) -> None:
+        """Nobody waits for the work any more, but what comes next about the volume."""
+        self._left.setdefault(about, set()).add(doing)
+
+        def ended(doing: asyncio.Future[Any]) -> None:
+            if not doing.cancelled() and (error := doing.exception()) is not None:
+                _log.error("Work on a volume's files that nobody waited for any more has failed", error=error, volume=about)
+            self._left[about].discard(doing)
+            if not self._left[about]:
+                del self._left[about]
+
+        doing.add_done_callback(ended)
+
+    def close(self) -> None:
+        """Waits for nothing."""
+        for pool in self._pools.values():
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+class DaemonPool(Executor):
+    """A pool whose threads the process does not wait for when it ends, as it would for those of a ThreadPoolExecutor."""
+
+    def __init__(self, threads_max: int, name: str) -> None:
+        self._threads_max, self._name = threads_max, name
+        self._jobs: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
+        self._threads_count = 0
+
+    def submit(self, work: Callable[..., T], /, *args: Any, **options: Any) -> Future[T]:
+        """Called from one thread only."""
+        future: Future[T] = Future()
+        self._jobs.put((future, lambda: work(*args, **options)))
+        if self._threads_count < self._threads_max:
+            self._threads_count += 1
+            threading.Thread(target=self._work, name=f"{self._name}-{self._threads_count}", daemon=True).start()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Each thread ends after its job. wait: not supported."""
+        for _ in range(self._threads_count):
+            self._jobs.put(None)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            future, work = job
+            if future.set_running_or_notify_cancel():
+                _settle(future, work)
+            del job, future, work  # what it worked on is not kept until the next job
+
+
+def _settle(future: Future[Any], work: Callable[[], Any]) -> None:
+    try:
+        answer = work()
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(answer)
 
 
 class StepFailed(MooringError):
@@ -140,12 +147,13 @@ class StepFailed(MooringError):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Surroundings:
+class StepContext:
     """What every step may need. tell: an event for a pod, with its type, reason and text. tell_claim: the same for a claim."""
 
     node_name: str
     layout: Layout
     drivers: Drivers
+    cluster: Cluster
     secrets: SecretCache
     injector: Injector
     csi_drivers: Informer[CSIDriver]
@@ -153,6 +161,7 @@ class Surroundings:
     tell_claim: Callable[[Growth, str, str, str], None]
     clock: Clock
     randomness: Random
+    metrics: NodeMetrics
     threads: Threads = dataclasses.field(default_factory=Threads)
 
 
@@ -161,7 +170,7 @@ class StepTools:
 
     reason = "FailedMount"
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: StepContext) -> None:
         self._around, self._layout = around, around.layout
 
     def failure(self, before: Failure | None, error: StepFailed) -> Failure:
@@ -185,6 +194,23 @@ class StepTools:
             return driver, await driver.capabilities()
         except DriverError as error:
             raise self._failed(step, str(error), uncertain=True) from None
+
+    async def read_attachment(self, state: VolumeState) -> None:
+        """Reads what the attacher noted for the node, once for as long as the volume is here. Raises StepFailed."""
+        if not state.attachable or state.context is not None:
+            return
+        volume, step = state.volume, "WaitForAttach"
+        name = attachment_name(volume.driver, volume.handle, self._around.node_name)
+        try:
+            attachment = await self._around.cluster.get(VOLUME_ATTACHMENTS, name)
+        except ApiError as error:
+            raise StepFailed(step, str(error)) from None
+        if attachment.metadata.deletion_timestamp is not None:
+            raise StepFailed(step, "volume attachment is being deleted")
+        if not attachment.status.attached:
+            error_text = attachment.status.attach_error.message if attachment.status.attach_error is not None else ""
+            raise StepFailed(step, error_text or f"volume {volume.handle} is not attached: {name} does not say so")
+        state.context = attachment.status.attachment_metadata or {}
 
     async def _secret(self, reference: SecretReference | None, step: str) -> Mapping[str, str]:
         if reference is None:
@@ -214,7 +240,7 @@ class StepTools:
 
     def _publish_record(self, volume: Volume, mode: str, label: str = "") -> dict[str, str]:
         """mode: the volume's lifecycle mode, "" for a raw device. label: its SELinux label."""
-        return records.publish_record(
+        return publish_record(
             volume.driver,
             volume.handle,
             spec_name=volume.spec_name,
@@ -261,7 +287,7 @@ class StepTools:
             return await self._around.threads.run(volume.driver, work, *args, about=f"{volume.unique}/{pod}")
         except TimeoutError:
             raise self._failed(step, "the file system does not answer", uncertain=True) from None
-        except records.BadRecord as error:
+        except BadRecord as error:
             text = f"{error}; put the record right, or remove it and what is mounted beside it"
             raise self._failed(step, text, uncertain=True) from None
         except (LeftOver, ToolFailed, OSError) as error:

@@ -1,4 +1,4 @@
-"""The events about a volume's steps for the users of pods: with the kubelet's reasons and texts, each once; and which steps take long.
+"""The Events for the users of pods: with the kubelet's reasons and texts, each once; and which steps take long.
 
 The kubelet is silent about a call that hangs: its users see a pod that neither starts nor ends. Here the pod gets an event.
 """
@@ -10,13 +10,14 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Final
 
+from mooring.api.core import ObjectReference, reference_to
 from mooring.base.clock import Clock, Instant
-from mooring.control.events import REPEAT_S, SLACK_S
+from mooring.control.events import REPEAT_S, SLACK_S, EventRecorder
 from mooring.node.metrics import NodeMetrics
-from mooring.node.volumes.actual import ActualState
 from mooring.node.volumes.decide import Decision, Step
-from mooring.node.volumes.state import VolumeState
-from mooring.node.volumes.step_tools import StepFailed
+from mooring.node.volumes.state.actual import ActualState, VolumeState
+from mooring.node.volumes.state.volume import Growth, PodUse
+from mooring.node.volumes.steps.tools import StepFailed
 
 _HELD: Final = {
     False: ("MountVolume.Setup failed while expanding volume", "FailedMount"),
@@ -29,8 +30,41 @@ _OTHER_KINDS: Final = {Step.EXPAND: "NodeExpandVolume", Step.ATTACH: "AttachVolu
 
 
 class Announcements:
-    def __init__(self, actual: ActualState) -> None:
-        self._actual = actual
+    """To the users of this node's pods, as Events."""
+
+    def __init__(self, events: EventRecorder, actual: ActualState, clock: Clock) -> None:
+        self._events, self._actual, self._clock = events, actual, clock
+        self._announced: dict[tuple[str, str], tuple[str, Instant]] = {}
+
+    def announce(self, uid: str, about: str, text: str, reason: str = "FailedMount") -> None:
+        """A Warning for the pod's users, when the text is another one, and now and then. about: the volume, "" for the pod as a whole."""
+        pod, now = self._actual.pod(uid), self._clock.now()
+        before, told_at = self._announced.get((uid, about), ("", now))
+        if pod is None or (before == text and now - told_at < REPEAT_S):
+            return
+        self._announced[uid, about] = text, now
+        self._events.event(reference_to(pod, "Pod"), "Warning", reason, text)
+
+    def announced_no_more(self, uid: str, about: str) -> None:
+        """What was told is over: if it comes again, it is told again."""
+        self._announced.pop((uid, about), None)
+
+    def tell(self, use: PodUse, type: str, reason: str, text: str) -> None:
+        """An event for the pod, each time. type: Normal or Warning."""
+        if (pod := self._actual.pod(use.uid)) is not None:
+            self._events.event(reference_to(pod, "Pod"), type, reason, text)
+
+    def tell_claim(self, growth: Growth, type: str, reason: str, text: str) -> None:
+        """The same for a claim that grows."""
+        claim = ObjectReference("v1", "PersistentVolumeClaim", growth.namespace, growth.claim, growth.claim_uid, growth.claim_version)
+        self._events.event(claim, type, reason, text)
+
+    def forget_pod(self, uid: str) -> None:
+        """The pod is gone, and nothing of it is here."""
+        for known in [known for known in self._announced if known[0] == uid]:
+            del self._announced[known]
+
+    # -- of steps
 
     def refused(self, state: VolumeState, decision: Decision) -> float | None:
         """Pods that can't have the volume as things are. Seconds until the next look: the decision's, or to tell it again."""
@@ -51,7 +85,7 @@ class Announcements:
     def slow(self, state: VolumeState, decision: Decision, step: str, text: str) -> None:
         for uid in self._pods_of(state, decision):
             about = f'{_kind(state)}.{step} of volume "{self._name(state, uid)}" takes long: {text}'
-            self._actual.announce(uid, state.volume.unique, about, "FailedMapVolume" if state.volume.is_block else "FailedMount")
+            self.announce(uid, state.volume.unique, about, "FailedMapVolume" if state.volume.is_block else "FailedMount")
 
     def _pods_of(self, state: VolumeState, decision: Decision) -> list[str]:
         """The pods whose users are to hear of the step."""
@@ -59,7 +93,7 @@ class Announcements:
 
     def _announce(self, state: VolumeState, uid: str, step: str, text: str, reason: str = "FailedMount") -> None:
         about = f'{step} for volume "{self._name(state, uid)}" : {text}'
-        self._actual.announce(uid, state.volume.unique, about, reason)
+        self.announce(uid, state.volume.unique, about, reason)
 
     def _name(self, state: VolumeState, uid: str) -> str:
         """As the pod's own PersistentVolume has it: others may name the volume, too."""

@@ -15,11 +15,22 @@ from typing import Final
 from mooring.api.volume_names import digest, split_unique_name, unique_name
 from mooring.base.log import logger
 from mooring.mounts.mountinfo import MountTable
-from mooring.node import records
 from mooring.node.layout import Layout, escaped, inline_unique_name, is_folder_name
-from mooring.node.volumes.files import LeftOver, read_mount_table, remove_folder
-from mooring.node.volumes.in_use import Places
-from mooring.node.volumes.state import Publication, Stand, Volume, VolumeState
+from mooring.node.volumes.state.actual import Publication, Stand, VolumeState
+from mooring.node.volumes.state.folders import (
+    EPHEMERAL,
+    LABEL,
+    RECORD,
+    BadRecord,
+    LeftOver,
+    read_mount_table,
+    read_record,
+    remove_folder,
+    remove_record,
+    staging_record,
+)
+from mooring.node.volumes.state.in_use import Places
+from mooring.node.volumes.state.volume import Volume
 
 _log = logger(__name__)
 
@@ -42,10 +53,10 @@ class Found:
     def read(self, folder: Path, fits: Callable[[Mapping[str, str], Path], bool]) -> dict[str, str] | None:
         """The record of a folder, None where there is none that can be read. fits: whether a record belongs into a folder."""
         try:
-            record = records.read(folder)
+            record = read_record(folder)
             if record is not None and not fits(record, folder):
-                raise records.BadRecord(f"{folder / records.NAME}: it is another volume's: {record}")
-        except (records.BadRecord, OSError) as error:
+                raise BadRecord(f"{folder / RECORD}: it is another volume's: {record}")
+        except (BadRecord, OSError) as error:
             _log.error("A volume's record can't be read; put it right, or remove it and what is mounted beside it", error=error)
             self.records_count += 1
             self.unread_count += 1
@@ -61,7 +72,7 @@ def find_volumes(layout: Layout, known_names: Iterable[str] = ()) -> Found:
     """
     found, states, mounts = Found(), dict[str, VolumeState](), read_mount_table(layout.root)
     known = [parts for name in known_names if (parts := split_unique_name(name)) is not None]
-    owners = {(driver, digest(handle)): records.staging_record(driver, handle) for driver, handle in known}
+    owners = {(driver, digest(handle)): staging_record(driver, handle) for driver, handle in known}
     for folder in folders_in(layout.pods):
         try:
             _read_pod(found, states, layout, folder.name, mounts)
@@ -172,15 +183,15 @@ def _remove_unrecorded_of(layout: Layout, driver_folder: Path) -> list[tuple[Pat
 def _remove_unless_recorded(layout: Layout, record_folder: Path, *folders: Path) -> list[tuple[Path, ...]]:
     """These folders, where the disk failed. One with something in it is for people to look at."""
     try:
-        if records.read(record_folder) is not None:
+        if read_record(record_folder) is not None:
             return []
         mounts = read_mount_table(layout.root)
         if any(mounts.below(str(folder)) for folder in folders):
             return []
-        records.remove(record_folder)  # one that was not finished
+        remove_record(record_folder)  # one that was not finished
         for folder in folders:
             remove_folder(folder)
-    except (records.BadRecord, LeftOver) as error:
+    except (BadRecord, LeftOver) as error:
         _log.error(_STAYS, error=error)
     except OSError as error:
         _log.error(_STAYS, error=error)
@@ -226,7 +237,7 @@ def _spec_folder(record: Mapping[str, str]) -> str:
 
 def _has_record(folder: Path) -> bool:
     """True also for one that can't be read, and where that can't be found out."""
-    return not _is_absent(folder / records.NAME)
+    return not _is_absent(folder / RECORD)
 
 
 def _mounted_in(folder: Path, mounts: MountTable) -> frozenset[str]:
@@ -237,14 +248,14 @@ def _mounted_in(folder: Path, mounts: MountTable) -> frozenset[str]:
 
 def _published(states: dict[str, VolumeState], layout: Layout, uid: str, record: dict[str, str]) -> None:
     driver, handle, spec_name = record["driverName"], record["volumeHandle"], record.get("specVolID", "")
-    is_inline = record.get("volumeLifecycleMode") == records.EPHEMERAL
+    is_inline = record.get("volumeLifecycleMode") == EPHEMERAL
     unique = inline_unique_name(uid, spec_name) if is_inline else unique_name(driver, handle)
     volume = Volume(unique, driver, handle, spec_name, is_inline=is_inline, is_known=False)
     state = states.setdefault(unique, VolumeState(volume))
     state.publications[uid] = Publication(spec_name, Stand.UNCERTAIN, was_found=True)
     if not is_inline and _has_record(layout.staging(driver, handle).parent):
         state.device, state.device_was_found, state.may_be_staged = Stand.UNCERTAIN, True, True
-    state.label = record.get(records.LABEL, state.label)
+    state.label = record.get(LABEL, state.label)
 
 
 def _mapped(states: dict[str, VolumeState], layout: Layout, record: dict[str, str]) -> None:
@@ -287,4 +298,4 @@ def _staged(states: dict[str, VolumeState], record: dict[str, str]) -> None:
     unique = unique_name(driver, handle)
     state = states.setdefault(unique, VolumeState(Volume(unique, driver, handle, "", is_known=False)))
     state.device, state.device_was_found, state.may_be_staged = Stand.UNCERTAIN, True, True
-    state.label = record.get(records.LABEL, state.label)
+    state.label = record.get(LABEL, state.label)

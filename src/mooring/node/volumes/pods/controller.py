@@ -5,14 +5,15 @@ Nothing runs in them: a pod whose volumes are all there counts as running, one t
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
 
 from mooring.api.core import PersistentVolumeClaim
-from mooring.api.meta import Key, key_of
-from mooring.api.pods import PODS, Pod
+from mooring.api.meta import Key, finalizers_of, key_of
+from mooring.api.nodes import FALSE, READY, TRUE
+from mooring.api.pods import PODS, Container, Pod
 from mooring.api.storage import CSIDriver
+from mooring.base.clock import rfc3339
 from mooring.base.log import logger
 from mooring.control.controller import Controller
 from mooring.control.queue import BackOff
@@ -21,29 +22,13 @@ from mooring.control.runtime import Runtime
 from mooring.kube.cache.informer import Change, Informer
 from mooring.kube.errors import NotFound
 from mooring.kube.patch import strategic_patch
-from mooring.node.drivers import Drivers
-from mooring.node.layout import Layout
-from mooring.node.metrics import NodeMetrics
-from mooring.node.records import BadRecord
 from mooring.node.volumes import reasons as why
-from mooring.node.volumes.actual import ActualState
-from mooring.node.volumes.desired import beside_what_is_kept
-from mooring.node.volumes.expansion import is_the_nodes_turn
-from mooring.node.volumes.files import LeftOver
-from mooring.node.volumes.found import Found, find_in_pod
-from mooring.node.volumes.in_use import REPORTED, Unread
-from mooring.node.volumes.pod_folders import pod_folders, remove_pod_folder
-from mooring.node.volumes.requests import EXPANDS
-from mooring.node.volumes.running import (
-    ended_containers,
-    is_kept_unended,
-    is_said_unready,
-    lacks_containers,
-    running_conditions,
-    running_containers,
-)
-from mooring.node.volumes.selinux import Labels
-from mooring.node.volumes.view import Resolver, claims_of, is_leaving
+from mooring.node.volumes.leftovers import PodFolders
+from mooring.node.volumes.pods.wishes import Wishes, beside_what_is_kept, claims_of
+from mooring.node.volumes.state.actual import FINISHED, ActualState, is_leaving
+from mooring.node.volumes.state.in_use import REPORTED, InUseReport
+from mooring.node.volumes.state.volume import is_the_nodes_turn
+from mooring.node.volumes.steps.announcements import Announcements
 
 _log = logger(__name__)
 
@@ -51,43 +36,31 @@ WORKERS: Final = 16
 BACK_OFF: Final = BackOff(0.5, 10.0)
 AGAIN_S: Final = 75.0
 """Between two looks at a running pod whose volumes may have grown, or are to be published again; the kubelet takes 60 to 90 s."""
-FOLDER_BACK_OFF: Final = BackOff(5.0, 600.0)
 NOT_STARTED: Final = ("", "Pending")
 """Phases of a pod in which nothing runs yet."""
-
-_FOLDER_STAYS: Final = "The folder of a pod that is gone can't be removed, and is tried again; look what is in it"
+_KINDS: Final = ("Initialized", "ContainersReady", READY)
 
 
 class NodePods:
-    """wake: called with the name of a volume that is to be looked at.
-
-    adopt: called with what is found in the folder of a pod that is gone. is_reported: whether the Node says that this volume is in use.
-    """
+    """wake: called with the name of a volume that is to be looked at."""
 
     def __init__(
         self,
         runtime: Runtime,
         actual: ActualState,
-        layout: Layout,
-        labels: Labels,
-        drivers: Drivers,
+        announcements: Announcements,
+        wishes: Wishes,
+        folders: PodFolders,
+        in_use: InUseReport,
         wake: Callable[[str], None],
-        adopt: Callable[[Found], None],
-        unread: Unread,
-        is_reported: Callable[[str], bool],
     ) -> None:
         self._cluster, self._clock = runtime.cluster, runtime.clock
-        self._metrics = runtime.metrics.once(NodeMetrics)
-        self._actual, self._desired, self._layout, self._wake = actual, actual.desired, layout, wake
-        self._drivers, self._adopt, self._unread, self._is_reported = drivers, adopt, unread, is_reported
-        self._resolver = Resolver(runtime.cluster, labels)
+        self._actual, self._desired, self._announcements = actual, actual.desired, announcements
+        self._wishes, self._folders, self._in_use, self._wake = wishes, folders, in_use, wake
         self._looked_at: dict[str, tuple[str, float]] = {}  # by uid: the resource version that was resolved, and when
         self._deleted: set[str] = set()  # uids, until the cache shows that they are gone
         self.controller: Controller[Key] = Controller(
             runtime, "node-pods", self._reconcile, workers=WORKERS, backoff=BACK_OFF, label="pod", log=_log
-        )
-        self.folders: Controller[str] = Controller(
-            runtime, "node-pod-folders", self._clean_up, workers=1, backoff=FOLDER_BACK_OFF, label="pod_uid", log=_log
         )
         self.controller.watch(actual.pods, self._changed)
         self.controller.watch(actual.csi_drivers, self._csi_driver_changed)
@@ -111,18 +84,8 @@ class NodePods:
         if self._actual.pod(uid) is not None and uid not in self._deleted:
             self.wake(uid)
         elif not any(self._actual.states_of_pod(uid)):
-            self._actual.forget_pod(uid)
-            await self._remove_folder(uid)
-
-    async def remove_orphans(self) -> None:
-        """Removes the folders of pods that are no more, as far as nothing is in them. The pods are known."""
-        orphans = [
-            uid
-            for uid in await asyncio.to_thread(pod_folders, self._layout)
-            if self._actual.pod(uid) is None and not any(self._actual.states_of_pod(uid))
-        ]
-        left = [uid for uid in orphans if not await self._remove_folder(uid)]
-        self._metrics.orphans(len(orphans), len(left))
+            self._forget(uid)
+            await self._folders.remove(uid)
 
     def _changed(self, change: Change[Pod]) -> Iterable[Key]:
         uid = change.object.metadata.uid
@@ -156,9 +119,9 @@ class NodePods:
         for state in left:
             self._wake(state.volume.unique)
         if not left:
-            self._actual.forget_pod(uid)
+            self._forget(uid)
             if uid not in self._deleted:  # somebody else has removed it, and no step is left whose end would
-                self.folders.add(uid)
+                self._folders.controller.add(uid)
         self._deleted.discard(uid)
 
     async def _reconcile(self, key: Key) -> Result:
@@ -189,7 +152,7 @@ class NodePods:
     async def _look_at(self, pod: Pod) -> None:
         """Finds out what the pod wants. Earlier knowledge stays as long as something can't be found out. Raises Retry."""
         uid = pod.metadata.uid
-        wanted, problems = await self._resolver.resolve(pod)
+        wanted, problems = await self._wishes.resolve(pod)
         if self._actual.pod(uid) is None:
             return  # it has gone meanwhile, and wants nothing
         before = {unique: (volume, self._desired.uses(unique)[uid]) for unique, volume in self._desired.of_pod(uid).items()}
@@ -198,9 +161,9 @@ class NodePods:
         if problems := [*problems, *kept]:
             self._desired.set(uid, {**before, **wanted}, is_complete=False)
             text = f"Unable to attach or mount volumes: failed to process volumes: {'; '.join(problems)}"
-            self._actual.announce(uid, "", text)
+            self._announcements.announce(uid, "", text)
             raise Retry(text)
-        self._actual.announced_no_more(uid, "")
+        self._announcements.announced_no_more(uid, "")
         is_first = uid not in self._looked_at
         self._desired.set(uid, wanted)
         self._looked_at[uid] = pod.metadata.resource_version, self._clock.now()
@@ -216,12 +179,11 @@ class NodePods:
                 self._wake(state.volume.unique)
 
     def _is_looked_at_again(self, uid: str) -> bool:
-        """A node may get claims, and not watch them: that one has grown shows itself at the next look only."""
-        return any(
-            self._actual.driver_spec(volume.driver).requires_republish
-            or (not volume.is_inline and self._drivers.may_be_able(volume.driver, EXPANDS))
-            for volume in self._desired.of_pod(uid).values()
-        )
+        return any(map(self._wishes.may_change, self._desired.of_pod(uid).values()))
+
+    def _forget(self, uid: str) -> None:
+        self._actual.forget_pod(uid)
+        self._announcements.forget_pod(uid)
 
     async def _set_running(self, pod: Pod) -> None:
         """It says nothing about a pod that has changed since: it may have ended."""
@@ -244,10 +206,10 @@ class NodePods:
             return Result(why.PodLeaves())
         if uid in self._deleted:
             return Result(why.PodGone())
-        await self._remove_folder(uid)
+        await self._folders.remove(uid)
         if pod.metadata.deletion_timestamp is None:
             return Result(why.PodFinished())
-        if not all(map(self._is_reported, self._actual.here)):  # without pods and reports, what is staged here would be detached
+        if not all(map(self._in_use.has, self._actual.here)):  # without pods and reports, what is staged here would be detached
             return Result(why.PodUnreported(), waits_for=frozenset({REPORTED}))
         try:
             if is_kept_unended(pod):
@@ -261,29 +223,61 @@ class NodePods:
             self._deleted.add(uid)
         return Result(why.PodGone(), done="The pod's volumes are taken away, the pod is removed")
 
-    async def _remove_folder(self, uid: str) -> bool:
-        """True when it is gone; else it is tried again."""
-        try:
-            await asyncio.to_thread(remove_pod_folder, self._layout, uid)
-        except (OSError, BadRecord, LeftOver) as error:
-            _log.error(_FOLDER_STAYS, error=error, pod_uid=uid)
-            self.folders.add_after(uid, FOLDER_BACK_OFF.base_s)
-            return False
-        self._unread.pod_was_read(uid, {})
-        return True
 
-    async def _clean_up(self, uid: str) -> Result:
-        """Tries once more to remove the folder of a pod that is gone. What records tell of by now is taken back. Raises Retry."""
-        pod = self._actual.pod(uid)
-        if (pod is not None and not is_leaving(pod)) or any(self._actual.states_of_pod(uid)):
-            return Result(why.PodRuns())
-        try:
-            found = await asyncio.to_thread(find_in_pod, self._layout, uid)
-            self._adopt(found)
-            self._unread.pod_was_read(uid, found.unread.in_pods)
-            if found.states:
-                return Result(why.PodLeaves())
-            await asyncio.to_thread(remove_pod_folder, self._layout, uid)
-        except (OSError, BadRecord, LeftOver) as error:
-            raise Retry(f"{_FOLDER_STAYS}: {error}") from None
-        return Result(why.PodGone())
+# -- a pod's status, for one that has all its volumes, and one that was deleted
+
+
+def is_said_unready(pod: Pod) -> bool:
+    """True where somebody else has said so, mostly node health while the node was silent: no kubelet leaves it at that."""
+    return any(one.type == READY and one.status == FALSE for one in pod.status.conditions or ())
+
+
+def is_kept_unended(pod: Pod) -> bool:
+    """True for a deleted pod that stays for its finalizers, and does not say that it has ended: whoever holds it may wait for that.
+
+    A kubelet says so of each pod that it has ended; one that nobody holds goes in the next moment.
+    """
+    return bool(finalizers_of(pod)) and pod.status.phase not in FINISHED
+
+
+def lacks_containers(pod: Pod) -> bool:
+    """True where nothing is said of the containers of a pod that has some: it counts as not ready, 0/1 to kubectl."""
+    return bool(pod.spec.containers) and not pod.status.container_statuses
+
+
+def running_containers(pod: Pod, now: float) -> dict[str, list[dict[str, Any]]]:
+    """Each container runs and is ready; those that come before them have ended, but for sidecars. {} where others have said more."""
+    if not lacks_containers(pod):
+        return {}
+    runs = {"running": {"startedAt": rfc3339(now)}}
+    ended = _ended(0, "Completed", now)
+    before = [_of(one, runs if one.restart_policy == "Always" else ended) for one in pod.spec.init_containers or ()]
+    return _statuses([_of(one, runs) for one in pod.spec.containers or ()], before)
+
+
+def ended_containers(pod: Pod, now: float) -> dict[str, list[dict[str, Any]]]:
+    """Each has ended with its pod."""
+    killed = _ended(137, "Error", now)
+    before = [_of(one, killed if one.restart_policy == "Always" else _ended(0, "Completed", now)) for one in pod.spec.init_containers or ()]
+    return _statuses([_of(one, killed) for one in pod.spec.containers or ()], before)
+
+
+def _statuses(containers: Iterable[dict[str, Any]], before: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    found = {"containerStatuses": list(containers), "initContainerStatuses": list(before)}
+    return {field: statuses for field, statuses in found.items() if statuses}
+
+
+def _of(container: Container, state: Mapping[str, Any]) -> dict[str, Any]:
+    is_well = "running" in state or state["terminated"]["exitCode"] == 0
+    status = {"name": container.name, "image": container.image, "imageID": "", "restartCount": 0}
+    return {**status, "ready": is_well, "started": "running" in state, "state": state, "lastState": {}}
+
+
+def _ended(code: int, reason: str, now: float) -> dict[str, Any]:
+    return {"terminated": {"exitCode": code, "reason": reason, "finishedAt": rfc3339(now)}}
+
+
+def running_conditions(pod: Pod, now: float) -> list[dict[str, str]]:
+    """Those of a pod that runs; one that was otherwise says since when. now: seconds since the epoch."""
+    changed = {one.type for one in pod.status.conditions or () if one.status != TRUE}
+    return [{"type": kind, "status": TRUE, **({"lastTransitionTime": rfc3339(now)} if kind in changed else {})} for kind in _KINDS]

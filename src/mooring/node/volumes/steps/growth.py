@@ -1,24 +1,23 @@
-"""Carries out the node's part in growing a volume: the driver's call between two writes to the claim's status."""
+"""The node's part in growing a volume: the driver's call between two writes to the claim's status."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim
+from mooring.api.quantity import parse_quantity
 from mooring.base.clock import rfc3339
 from mooring.base.log import logger
 from mooring.csi.driver import Call
 from mooring.csi.errors import DriverError
-from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Conflict
 from mooring.kube.patch import strategic_patch
 from mooring.node.drivers import CALL_S
-from mooring.node.volumes import expansion, requests
-from mooring.node.volumes.expansion import Growth
-from mooring.node.volumes.requests import PodUse
-from mooring.node.volumes.state import VolumeState
-from mooring.node.volumes.step_tools import StepFailed, StepTools, Surroundings
+from mooring.node.volumes.state.actual import VolumeState
+from mooring.node.volumes.state.volume import IN_PROGRESS, PENDING, Growth, PodUse, resize_step, size_bytes_of
+from mooring.node.volumes.steps import requests
+from mooring.node.volumes.steps.tools import StepFailed, StepTools
 from mooring.wire.grpc.codes import Code
 
 _log = logger(__name__)
@@ -26,6 +25,11 @@ _log = logger(__name__)
 STEP = "NodeExpandVolume"
 CONFLICTS_MAX: Final = 5
 """A write that may come after any other is sent again so often at once."""
+
+
+INFEASIBLE: Final = "NodeResizeInfeasible"
+INFEASIBLE_CODES: Final = frozenset({Code.INVALID_ARGUMENT, Code.OUT_OF_RANGE, Code.NOT_FOUND})
+_CONDITIONS: Final = ("Resizing", "FileSystemResizePending", "ControllerResizeError", "NodeResizeError")
 
 
 class ClaimMoved(StepFailed):
@@ -38,10 +42,6 @@ class GrowthSteps(StepTools):
     """reason: of the event while the pod runs."""
 
     reason = "VolumeResizeFailed"
-
-    def __init__(self, around: Surroundings, cluster: Cluster) -> None:
-        super().__init__(around)
-        self._cluster = cluster
 
     async def expand(self, state: VolumeState, use: PodUse) -> None:
         """The volume has its new size on this node afterwards, and the claim says so. A pod that only reads is told. Raises StepFailed."""
@@ -57,7 +57,7 @@ class GrowthSteps(StepTools):
         secrets = await self._expand_secret(state, growth)
         version = growth.claim_version
         if not (growth.in_progress or growth.is_old or growth.is_written):
-            version = (await self._write(growth, expansion.begun_patch(growth))).metadata.resource_version
+            version = (await self._write(growth, begun_patch(growth))).metadata.resource_version
         name = state.publications[use.uid].spec_name
         if volume.is_block:
             path, staging = self._layout.block_publish(name, use.uid), self._layout.block_staging(name)
@@ -89,7 +89,7 @@ class GrowthSteps(StepTools):
         if growth.is_old or growth.is_written:
             return
         text = f"NodeExpand is not supported by the CSI driver {state.volume.driver}"
-        state.grown = (await self._write(growth, expansion.failed_patch(growth, text, self._now()))).metadata.resource_version
+        state.grown = (await self._write(growth, failed_patch(growth, text, self._now()))).metadata.resource_version
         raise self._failed(STEP, text)
 
     async def _expand_secret(self, state: VolumeState, growth: Growth) -> Mapping[str, str]:
@@ -98,7 +98,7 @@ class GrowthSteps(StepTools):
             return await self._secret(state.volume.expand_secret, STEP)
         except StepFailed as failure:
             if not growth.is_written:
-                await self._write(growth, expansion.failed_patch(growth, str(failure), self._now()))
+                await self._write(growth, failed_patch(growth, str(failure), self._now()))
             raise
 
     async def _refused(self, state: VolumeState, growth: Growth, error: DriverError) -> None:
@@ -106,13 +106,13 @@ class GrowthSteps(StepTools):
             has_failed_before, state.growth_was_refused = state.growth_was_refused, True
             # A claim with its size has it by another node: this one's trouble is its pods' alone. An old resizer hears of no refusal.
             if not (growth.is_written or growth.is_old):
-                patch = expansion.refused_patch(growth, error, has_failed_before=has_failed_before, now=self._now())
+                patch = refused_patch(growth, error, has_failed_before=has_failed_before, now=self._now())
                 await self._write(growth, patch)
             if error.code == Code.FAILED_PRECONDITION:
                 state.may_not_grow = True
                 _log.error("A volume may not grow in use; this node does not ask again", volume=state.volume.unique, reason=str(error))
                 return
-            if error.code in expansion.INFEASIBLE_CODES:
+            if error.code in INFEASIBLE_CODES:
                 state.grown = growth.claim_version
         raise self._failed(STEP, str(error), uncertain=not error.final)
 
@@ -123,18 +123,18 @@ class GrowthSteps(StepTools):
         """The claim has its size. A change by others during the call asks for no second one. Raises StepFailed."""
         for _ in range(CONFLICTS_MAX):
             try:
-                await self._write(growth, expansion.done_patch(growth, version))
+                await self._write(growth, done_patch(growth, version))
                 return
             except ClaimMoved:
                 claim = await self._read(growth)
-                if not expansion.is_still_due(growth, claim):
+                if not is_still_due(growth, claim):
                     return
                 version = claim.metadata.resource_version
         raise ClaimMoved(STEP, "the claim could not be written: it changes all the time")
 
     async def _read(self, growth: Growth) -> PersistentVolumeClaim:
         try:
-            return await self._cluster.get(PERSISTENT_VOLUME_CLAIMS, growth.claim, growth.namespace)
+            return await self._around.cluster.get(PERSISTENT_VOLUME_CLAIMS, growth.claim, growth.namespace)
         except ApiError as error:
             raise self._failed(STEP, f"the claim could not be read: {error}") from None
 
@@ -142,8 +142,52 @@ class GrowthSteps(StepTools):
         """Raises StepFailed, ClaimMoved."""
         patch = strategic_patch(body, of=growth.claim_uid)
         try:
-            return await self._cluster.patch(PERSISTENT_VOLUME_CLAIMS, growth.claim, patch, growth.namespace, subresource="status")
+            return await self._around.cluster.patch(PERSISTENT_VOLUME_CLAIMS, growth.claim, patch, growth.namespace, subresource="status")
         except Conflict as error:
             raise ClaimMoved(STEP, f"the claim could not be written: {error}") from None
         except ApiError as error:
             raise self._failed(STEP, f"the claim could not be written: {error}") from None
+
+
+def is_still_due(growth: Growth, claim: PersistentVolumeClaim) -> bool:
+    """True for the claim that the growth was decided for, changed only in what does not concern it."""
+    if claim.metadata.uid != growth.claim_uid:
+        return False
+    if growth.is_old:
+        return not resize_step(claim) and size_bytes_of(claim) < growth.size_bytes
+    allocated = (claim.status.allocated_resources or {}).get("storage", "")
+    return resize_step(claim) in (PENDING, IN_PROGRESS) and parse_quantity(allocated or "0").value == parse_quantity(growth.size).value
+
+
+def begun_patch(growth: Growth) -> dict[str, Any]:
+    """A strategic merge patch of the claim's status: the node is at work. It holds only for the claim as it was read."""
+    return {
+        "metadata": {"resourceVersion": growth.claim_version},
+        "status": {"allocatedResourceStatuses": {"storage": IN_PROGRESS}},
+    }
+
+
+def done_patch(growth: Growth, version: str) -> dict[str, Any]:
+    """The same: the claim has its size, and nothing is left of the way there. version: the claim's, as it was written last."""
+    return {
+        "metadata": {"resourceVersion": version},
+        "status": {
+            "capacity": {"storage": growth.size},
+            "allocatedResourceStatuses": {"storage": None},
+            "conditions": [{"$patch": "delete", "type": kind} for kind in _CONDITIONS],
+        },
+    }
+
+
+def failed_patch(growth: Growth, text: str, now: str) -> dict[str, Any]:
+    """A strategic merge patch of the status of this very claim, whatever has become of it meanwhile: the failure. now: RFC 3339."""
+    condition = {"type": "NodeResizeError", "status": "True", "lastTransitionTime": now, "message": f"failed to expand pvc with {text}"}
+    return {"status": {"conditions": [condition]}}
+
+
+def refused_patch(growth: Growth, error: DriverError, *, has_failed_before: bool, now: str) -> dict[str, Any]:
+    """The same, after a refusal by the driver: where it will refuse again, the controller has the claim."""
+    patch = failed_patch(growth, str(error), now)
+    if error.code in INFEASIBLE_CODES or (has_failed_before and growth.is_another_size_wanted):
+        patch["status"]["allocatedResourceStatuses"] = {"storage": INFEASIBLE}
+    return patch

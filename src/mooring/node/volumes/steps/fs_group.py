@@ -11,26 +11,13 @@ import errno
 import os
 import stat
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from mooring.node.volumes.requests import MOUNT_GROUP, PodUse
-from mooring.node.volumes.state import Volume
-
-POLICY_DEFAULT: Final = "ReadWriteOnceWithFSType"
 ON_ROOT_MISMATCH: Final = "OnRootMismatch"
 _WRITABLE: Final = 0o660
 _FOLDER: Final = stat.S_ISGID | 0o110
-
-
-def sets_group(volume: Volume, use: PodUse, policy: str, able: Collection[int]) -> bool:
-    """True when the node has to change the group of what is in the volume. policy: the CSIDriver's fsGroupPolicy."""
-    if use.fs_group is None or use.read_only or MOUNT_GROUP in able or policy == "None":
-        return False
-    if policy == "File":
-        return True
-    return bool(volume.fs_type) and (volume.is_inline or bool({"ReadWriteOnce", "ReadWriteOncePod"} & set(volume.access_modes)))
 
 
 class Walk:

@@ -1,31 +1,144 @@
-"""The common knowledge of the pods and the volumes of one node: caches, wishes, finished steps, and what users were told."""
+"""What is known to be on a node: for each volume the steps that are finished, as far as anybody knows, and the node's caches.
+
+It is in memory; after a restart it is read from the disk again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import dataclasses
+import enum
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
 
-from mooring.api.core import NODES, Node, ObjectReference, reference_to
+from mooring.api.core import NODES, Node
 from mooring.api.matching import node_matches
 from mooring.api.meta import Key
 from mooring.api.pods import PODS, Pod
 from mooring.api.storage import CSI_DRIVERS, CSIDriverSpec
-from mooring.base.clock import Clock, Instant
 from mooring.control.caches import Caches
-from mooring.control.events import REPEAT_S, EventRecorder
+from mooring.control.result import Because
 from mooring.kube.cache.informer import Change
 from mooring.kube.cluster import Selection
-from mooring.node.volumes.desired import DesiredState
-from mooring.node.volumes.expansion import Growth
-from mooring.node.volumes.requests import PodUse
-from mooring.node.volumes.state import Stand, Volume, VolumeState, shares
+from mooring.node.volumes.state.desired import DesiredState
+from mooring.node.volumes.state.volume import Volume, shares
 
-_NO_SPEC = CSIDriverSpec()
+
+class Stand(enum.Enum):
+    """How far a step of the driver's has come. UNCERTAIN: it may have been done, wholly, in part or not at all; the records stay."""
+
+    ABSENT = "absent"
+    UNCERTAIN = "uncertain"
+    DONE = "done"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Failure:
+    """The last failure, how often in a row it came, and when the step may be tried again (monotonic seconds).
+
+    is_pending: the driver was at work on another call for the volume.
+    """
+
+    text: str
+    count: int
+    not_before: float
+    is_pending: bool = False
+
+
+@dataclasses.dataclass(slots=True)
+class Publication:
+    """The volume in one pod.
+
+    spec_name: in whose folder. was_found: at a restart, and not published anew since. is_held: it is there, and the pod does not start
+    before the volume has its size. told_size: the size of which users of a pod that only reads were told that it can't be had, "" for none.
+    """
+
+    spec_name: str
+    stand: Stand
+    was_found: bool = False
+    is_outdated: bool = False
+    is_held: bool = False
+    told_size: str = ""
+    failure: Failure | None = None
+
+
+@dataclasses.dataclass(slots=True)
+class VolumeState:
+    """One volume.
+
+    may_be_staged: the driver was asked to stage it, or is about to be; false for one that does not stage. label: the SELinux label that
+    it is mounted with, "" for none. attachable: it needs an attachment.
+    attachment: as this node has asked for it, where it attaches by itself. attach_wait: what that waits for, and until when.
+    context: what the attacher noted for this node. size_bytes: that it has on this node, 0 while that is not known. grown: the version
+    of the claim whose growth is done with. growth_was_refused: for good, at the last try or before. may_not_grow: the driver says that
+    it is in use; not asked again until the volume has left the node.
+    unattached_since: monotonic seconds, while pods wait for its attachment. at_work: the steps that are under way, to their reasons: by the
+    uid of the pod that a step is for, "" for all of them. is_alone: the step under way excludes all others; taking it from one pod does not
+    exclude taking it from another. is_walked: the driver has published it, and what is in it is being given a group.
+    """
+
+    volume: Volume
+    device: Stand = Stand.ABSENT
+    may_be_staged: bool = False
+    label: str = ""
+    device_was_found: bool = False
+    attachable: bool = False
+    attachment: Stand = Stand.ABSENT
+    attach_wait: Failure | None = None
+    context: Mapping[str, str] | None = None
+    device_failure: Failure | None = None
+    growth_failure: Failure | None = None
+    growth_was_refused: bool = False
+    size_bytes: int = 0
+    grown: str = ""
+    may_not_grow: bool = False
+    unattached_since: float | None = None
+    at_work: dict[str, Because] = dataclasses.field(default_factory=dict)
+    is_alone: bool = False
+    is_walked: bool = False
+    publications: dict[str, Publication] = dataclasses.field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        """True when nothing of the volume is on this node, or about to be."""
+        return not self.at_work and self.device is Stand.ABSENT and all(one.stand is Stand.ABSENT for one in self.publications.values())
+
+    @property
+    def spec_names(self) -> frozenset[str]:
+        """Of the PersistentVolumes that it is known by here; empty while only what is staged tells of it."""
+        return frozenset({self.volume.spec_name, *(one.spec_name for one in self.publications.values())} - {""})
+
+    @property
+    def is_to_grow(self) -> bool:
+        """True while the driver is to be asked, on this node, for the size that the claim is to have."""
+        growth = self.volume.growth
+        if growth is None or self.may_not_grow or self.grown == growth.claim_version:
+            return False
+        return not growth.is_written or self.size_bytes < growth.size_bytes
+
+    def was_given_back(self, pod_uid: str, now: float) -> None:
+        """The pod has it no more: the others whose calls the driver could not take meanwhile are due at once.
+
+        They would come again all at the same moments, ever more seldom, and one of them alone would get through each time.
+        """
+        del self.publications[pod_uid]
+        for one in self.publications.values():
+            if one.failure is not None and one.failure.is_pending:
+                one.failure = dataclasses.replace(one.failure, not_before=min(now, one.failure.not_before))
+
+    def has(self, pod_uid: str) -> bool:
+        """True when the volume is published to the pod, and nothing more is to be done with it before the pod starts."""
+        one = self.publications.get(pod_uid)
+        return one is not None and one.stand is Stand.DONE and not one.is_held
+
+
+FINISHED: Final = ("Succeeded", "Failed")
+_NO_SPEC: Final = CSIDriverSpec()
 
 
 class ActualState:
     """One node's. states: by the volume's unique name. keys: of pods, by uid; those that are gone stay until their volumes have gone."""
 
-    def __init__(self, caches: Caches, node_name: str, desired: DesiredState, events: EventRecorder, clock: Clock) -> None:
+    def __init__(self, caches: Caches, node_name: str, desired: DesiredState) -> None:
         self.node_name, self.desired = node_name, desired
         self.nodes = caches.of(NODES, selection=Selection(field_selector=f"metadata.name={node_name}"))
         self.pods = caches.of(PODS, selection=Selection(field_selector=f"spec.nodeName={node_name}"))
@@ -33,8 +146,6 @@ class ActualState:
         self.states: dict[str, VolumeState] = {}
         self.keys: dict[str, Key] = {}
         self._attached: tuple[Node | None, frozenset[str]] = None, frozenset()  # the last Node asked about
-        self._events, self._clock = events, clock
-        self._announced: dict[tuple[str, str], tuple[str, Instant]] = {}
 
     # -- one volume
 
@@ -61,7 +172,6 @@ class ActualState:
         held = [uid for uid, one in state.publications.items() if one.is_held] if not state.is_to_grow else []
         for uid in held:
             state.publications[uid].is_held = False
-            self.announced_no_more(uid, state.volume.unique)
         return held
 
     # -- what is known
@@ -108,6 +218,11 @@ class ActualState:
         found = self.pods.store.get(key) if key is not None else None
         return found if found is not None and found.metadata.uid == uid else None
 
+    def keeps_pod(self, uid: str) -> bool:
+        """True for a pod that is there, and whose volumes are to stay."""
+        pod = self.pod(uid)
+        return pod is not None and not is_leaving(pod)
+
     def states_of_pod(self, uid: str) -> Iterator[VolumeState]:
         """The volumes of which something is, or may be, in the pod's folder."""
         for state in self.states.values():
@@ -135,37 +250,15 @@ class ActualState:
         state = self.states.get(volume.unique)
         return state is not None and state.has(uid)
 
-    # -- what users are told
-
-    def announce(self, uid: str, about: str, text: str, reason: str = "FailedMount") -> None:
-        """A Warning for the pod's users, when the text is another one, and now and then. about: the volume, "" for the pod as a whole."""
-        pod, now = self.pod(uid), self._clock.now()
-        before, told_at = self._announced.get((uid, about), ("", now))
-        if pod is None or (before == text and now - told_at < REPEAT_S):
-            return
-        self._announced[uid, about] = text, now
-        self._events.event(reference_to(pod, "Pod"), "Warning", reason, text)
-
-    def announced_no_more(self, uid: str, about: str) -> None:
-        """What was told is over: if it comes again, it is told again."""
-        self._announced.pop((uid, about), None)
-
-    def tell(self, use: PodUse, type: str, reason: str, text: str) -> None:
-        """An event for the pod, each time. type: Normal or Warning."""
-        if (pod := self.pod(use.uid)) is not None:
-            self._events.event(reference_to(pod, "Pod"), type, reason, text)
-
-    def tell_claim(self, growth: Growth, type: str, reason: str, text: str) -> None:
-        """The same for a claim that grows."""
-        claim = ObjectReference("v1", "PersistentVolumeClaim", growth.namespace, growth.claim, growth.claim_uid, growth.claim_version)
-        self._events.event(claim, type, reason, text)
-
     def forget_pod(self, uid: str) -> None:
         """Neither the pod nor anything of its volumes is here."""
         self.keys.pop(uid, None)
-        for known in [known for known in self._announced if known[0] == uid]:
-            del self._announced[known]
 
 
 def attached_to(node: Node) -> frozenset[str]:
     return frozenset(volume.name for volume in node.status.volumes_attached or ())
+
+
+def is_leaving(pod: Pod) -> bool:
+    """True for a pod whose volumes are to be taken away. Nothing runs in the pods of this agent: one that is deleted has ended at once."""
+    return pod.metadata.deletion_timestamp is not None or pod.status.phase in FINISHED

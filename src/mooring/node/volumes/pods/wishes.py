@@ -1,9 +1,16 @@
-"""What is read of a pod and of what its volumes name. Pure, but for the GETs that `Resolver` makes."""
+"""What a pod wants: the volumes that its claims name, and beside them those that it was given and keeps.
+
+A pod keeps a volume until the pod goes, although its claims may name others by now: a claim was deleted by force, and made anew under its
+name. The pod's containers use the first one. Source: kubelet 1.36, desired_state_of_world_populator.go. Differs: the kubelet mounts the new
+volume, too, where no container sees it. The agent does not, and tells the pod's users. It gives up an attempt that never succeeded for the
+new volume.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -16,24 +23,22 @@ from mooring.api.pods import Volume as PodVolume
 from mooring.base.errors import MooringError
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, NotFound
+from mooring.node.drivers import Drivers
 from mooring.node.volumes import reasons as why
-from mooring.node.volumes.expansion import decide_growth, size_bytes_of
-from mooring.node.volumes.requests import PodUse
-from mooring.node.volumes.selinux import LabelConflict, Labels
-from mooring.node.volumes.state import Volume, of_inline_source, of_persistent_volume
+from mooring.node.volumes.pods.selinux import LabelConflict, mount_label
+from mooring.node.volumes.state.actual import ActualState, Stand, VolumeState
+from mooring.node.volumes.state.volume import PodUse, Volume, decide_growth, of_inline_source, of_persistent_volume, size_bytes_of
+from mooring.node.volumes.steps.requests import EXPANDS
+
+PodWishes: TypeAlias = Mapping[str, tuple[Volume, PodUse]]
+"""The volumes that a pod wants, by unique name."""
 
 BOUND: Final = "Bound"
 PVC_PROTECTION: Final = "kubernetes.io/pvc-protection"
-FINISHED: Final = ("Succeeded", "Failed")
 
 
 class Unusable(MooringError):
     """A volume that the pod can't have as things are; str() is for the pod's event."""
-
-
-def is_leaving(pod: Pod) -> bool:
-    """True for a pod whose volumes are to be taken away. Nothing runs in the pods of this agent: one that is deleted has ended at once."""
-    return pod.metadata.deletion_timestamp is not None or pod.status.phase in FINISHED
 
 
 def used_volumes(pod: Pod) -> tuple[tuple[PodVolume, bool, bool], ...]:
@@ -74,13 +79,23 @@ def _claim_name(pod: Pod, volume: PodVolume) -> str:
     return f"{pod.metadata.name}-{volume.name}" if volume.ephemeral else ""
 
 
-class Resolver:
-    """Finds out what a pod's volumes are: one GET for the claim and one for its PersistentVolume."""
+class Wishes:
+    """Finds out what a pod's volumes are: one GET for the claim and one for its PersistentVolume.
 
-    def __init__(self, cluster: Cluster, labels: Labels) -> None:
-        self._cluster, self._labels = cluster, labels
+    labels_all: every volume of a driver that takes SELinux labels gets its pod's, not only those that one pod alone may use.
+    """
 
-    async def resolve(self, pod: Pod) -> tuple[Mapping[str, tuple[Volume, PodUse]], list[str]]:
+    def __init__(self, cluster: Cluster, actual: ActualState, drivers: Drivers, *, labels_all: bool = False) -> None:
+        self._cluster, self._actual, self._drivers, self._labels_all = cluster, actual, drivers, labels_all
+        self.default_label = ""  # until the host is known
+
+    def may_change(self, volume: Volume) -> bool:
+        """True for a volume that is published again and again, or may grow: a node may get claims, and not watch them."""
+        return self._actual.driver_spec(volume.driver).requires_republish or (
+            not volume.is_inline and self._drivers.may_be_able(volume.driver, EXPANDS)
+        )
+
+    async def resolve(self, pod: Pod) -> tuple[PodWishes, list[str]]:
         """The volumes that the pod wants, by unique name, and what is wrong with the rest."""
         wanted: dict[str, tuple[Volume, PodUse]] = {}
         problems: list[str] = []
@@ -102,16 +117,19 @@ class Resolver:
             source = pod_volume.csi
             volume = of_inline_source(source, pod_uid=pod.metadata.uid, pod_namespace=pod.metadata.namespace, volume_name=pod_volume.name)
             return volume, _use(pod, pod_volume.name, volume, read_only=bool(source.read_only))
+        if pod_volume.persistent_volume_claim is not None or pod_volume.ephemeral:
+            return await self._claimed(pod, pod_volume)
         if kind := _foreign_source(pod_volume):
             raise Unusable(f'volume "{pod_volume.name}" is of kind {kind}, for which no CSI driver stands; this agent mounts no others')
-        if is_migratable(pod_volume):
-            return self._own_disk(pod, pod_volume)
+        return self._own_disk(pod, pod_volume)
+
+    async def _claimed(self, pod: Pod, pod_volume: PodVolume) -> tuple[Volume, PodUse]:
         claim = await self._claim(pod, pod_volume)
         pv = _as_csi(await self._persistent_volume(claim))
         source_claim = pod_volume.persistent_volume_claim
         read_only = source_claim is not None and source_claim.read_only
         volume, name = of_persistent_volume(pv, decide_growth(claim, pv), size_bytes_of(claim)), claim.metadata.name
-        label = "" if volume.is_block else self._labels.of(pod, pod_volume.name, volume.driver, volume.access_modes)
+        label = "" if volume.is_block else self._label(pod, pod_volume.name, volume)
         return volume, _use(pod, pod_volume.name, volume, read_only=read_only, claim=name, label=label)
 
     def _own_disk(self, pod: Pod, pod_volume: PodVolume) -> tuple[Volume, PodUse]:
@@ -119,8 +137,14 @@ class Resolver:
         pv = translated_inline(pod_volume, pod.metadata.namespace)
         assert pv.spec.csi is not None
         volume = of_persistent_volume(pv)
-        label = self._labels.of(pod, pod_volume.name, volume.driver, volume.access_modes)
+        label = self._label(pod, pod_volume.name, volume)
         return volume, _use(pod, pod_volume.name, volume, read_only=pv.spec.csi.read_only, label=label)
+
+    def _label(self, pod: Pod, name: str, volume: Volume) -> str:
+        """The SELinux label for a PersistentVolume's volume in the pod, "" for none. Raises LabelConflict."""
+        if not self._actual.driver_spec(volume.driver).se_linux_mount or not (volume.is_for_one_pod or self._labels_all):
+            return ""
+        return mount_label(self.default_label, pod, name)
 
     async def _claim(self, pod: Pod, pod_volume: PodVolume) -> PersistentVolumeClaim:
         source = pod_volume.persistent_volume_claim
@@ -195,3 +219,83 @@ def _check_other(volume: Volume, other: tuple[Volume, PodUse] | None) -> None:
     """other: of the same name, that the pod wants as well. Raises Unusable."""
     if other is not None and other[0].spec_name != volume.spec_name:
         raise Unusable(str(why.NamedTwice(volume.handle, volume.spec_name, other[0].spec_name)))
+
+
+# -- what a pod keeps
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Had:
+    """A volume that may be in the pod's folder, and that none of its claims names.
+
+    in_pod: its name in the pod, "" where only a record tells of it. is_given_up: the pod wanted it once, and got another in its place.
+    """
+
+    handle: str
+    spec_name: str
+    in_pod: str
+    is_done: bool
+    is_given_up: bool
+
+
+def beside_what_is_kept(
+    uid: str, wanted: PodWishes, before: PodWishes, here: Iterable[VolumeState], *, has_started: bool, is_whole: bool
+) -> tuple[PodWishes, list[str]]:
+    """The wishes that the pod is to get, and the problems that its users are to hear of.
+
+    before: its wishes until now, as far as this agent knows. here: the volumes that are, or may be, in its folder. has_started: it runs, or
+    has run. is_whole: False where it may want more, which could not be found out.
+    """
+    at_hand = {state.volume.unique: state for state in here}
+    settled = {unique: _in_its_folder(uid, at_hand.get(unique), wish) for unique, wish in wanted.items()}
+    new = {unique: wish for unique, wish in settled.items() if unique not in at_hand and not wish[0].is_inline}
+    problems: list[str] = []
+    for unique, state in at_hand.items():
+        if unique in wanted or state.volume.is_inline:
+            continue
+        had = _had(uid, state, before.get(unique))
+        replacing = [one for one, wish in new.items() if _replaces(wish, had, has_started=has_started, is_whole=is_whole)]
+        problems += [_told(*new[one], had) for one in replacing]
+        for one in replacing:
+            settled.pop(one, None)
+        if not replacing and is_whole and not had.in_pod and not had.is_given_up:
+            problems.append(str(why.NoClaimNames(had.handle, had.spec_name)))
+    return settled, problems
+
+
+def _in_its_folder(uid: str, state: VolumeState | None, wish: tuple[Volume, PodUse]) -> tuple[Volume, PodUse]:
+    """A volume that the pod has by another PersistentVolume stays where it is."""
+    publication = state.publications.get(uid) if state is not None else None
+    volume, use = wish
+    if publication is None or publication.stand is Stand.ABSENT or publication.spec_name == volume.spec_name:
+        return wish
+    name = publication.spec_name
+    return dataclasses.replace(volume, spec_name=name), dataclasses.replace(use, spec_name=name)
+
+
+def _had(uid: str, state: VolumeState, before: tuple[Volume, PodUse] | None) -> _Had:
+    publication = state.publications.get(uid)
+    was_found = publication is not None and publication.was_found
+    return _Had(
+        state.volume.handle,
+        publication.spec_name if publication is not None else before[0].spec_name if before is not None else state.volume.spec_name,
+        before[1].volume_name if before is not None else "",
+        is_done=was_found or (publication is not None and publication.stand is Stand.DONE),
+        is_given_up=before is None and not was_found,
+    )
+
+
+def _replaces(new: tuple[Volume, PodUse], had: _Had, *, has_started: bool, is_whole: bool) -> bool:
+    """True for a volume that the pod would get in place of one that it keeps, or in the folder of one that may still be there."""
+    volume, use = new
+    if volume.spec_name == had.spec_name:
+        return True
+    if had.is_given_up:
+        return False
+    if had.in_pod:
+        return use.volume_name == had.in_pod and (had.is_done or has_started)
+    return is_whole or has_started  # a record does not tell which of the pod's claims the volume was given for
+
+
+def _told(volume: Volume, use: PodUse, had: _Had) -> str:
+    return str(why.ClaimMadeAnew(f"{use.namespace}/{use.claim}", volume.handle, volume.spec_name, had.handle, had.spec_name))

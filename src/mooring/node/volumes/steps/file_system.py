@@ -14,14 +14,14 @@ from mooring.api.meta import Key
 from mooring.csi.driver import Call
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.node import records
 from mooring.node.drivers import CALL_S
-from mooring.node.volumes import requests
-from mooring.node.volumes.files import VolumeFiles
-from mooring.node.volumes.fs_group import POLICY_DEFAULT, Walk, sets_group
-from mooring.node.volumes.requests import PodUse
-from mooring.node.volumes.state import Publication, Stand, Volume, VolumeState
-from mooring.node.volumes.step_tools import StepTools, Surroundings
+from mooring.node.volumes.state.actual import Publication, Stand, VolumeState
+from mooring.node.volumes.state.folders import EPHEMERAL, PERSISTENT, VolumeFiles, read_record, staging_record
+from mooring.node.volumes.state.volume import PodUse, Volume
+from mooring.node.volumes.steps import requests
+from mooring.node.volumes.steps.fs_group import Walk
+from mooring.node.volumes.steps.requests import POLICY_DEFAULT, sets_group
+from mooring.node.volumes.steps.tools import StepContext, StepTools
 
 SLOW_S: Final = 30.0
 
@@ -29,7 +29,7 @@ SLOW_S: Final = 30.0
 class FileSystemSteps(StepTools):
     """Volumes with a file system. Each method raises StepFailed."""
 
-    def __init__(self, around: Surroundings, files: VolumeFiles | None = None) -> None:
+    def __init__(self, around: StepContext, files: VolumeFiles | None = None) -> None:
         super().__init__(around)
         self._files = files or VolumeFiles(around.layout.root)
         self._walking: set[asyncio.Task[None]] = set()
@@ -50,7 +50,7 @@ class FileSystemSteps(StepTools):
         secrets = await self._secret(volume.stage_secret, step)
         staging = self._layout.staging(volume.driver, volume.handle)
         before = state.device
-        record = records.staging_record(volume.driver, volume.handle, use.label)
+        record = staging_record(volume.driver, volume.handle, use.label)
         state.device, state.label = Stand.UNCERTAIN, use.label  # a folder without a record is left to be removed, too
         state.may_be_staged = True
         await self._on_disk(volume, step, self._files.begin, staging.parent, record, staging.name)
@@ -78,7 +78,7 @@ class FileSystemSteps(StepTools):
         target = self._layout.target(use.uid, volume.spec_name)
         publication = state.publications.setdefault(use.uid, Publication(volume.spec_name, Stand.ABSENT))
         before = publication.stand
-        mode = records.EPHEMERAL if volume.is_inline else records.PERSISTENT
+        mode = EPHEMERAL if volume.is_inline else PERSISTENT
         publication.stand, state.label = Stand.UNCERTAIN, use.label
         await self._on_disk(volume, step, self._files.begin, target.parent, self._publish_record(volume, mode, use.label), pod=use.uid)
         all_secrets = {**secrets, **injected.secrets}
@@ -121,7 +121,7 @@ class FileSystemSteps(StepTools):
         """The device has left this node afterwards. Where neither a record nor a mount is there, it has left already."""
         volume, step = state.volume, "UnmountDevice"
         staging = self._layout.staging(volume.driver, volume.handle)
-        record = await self._on_disk(volume, step, records.read, staging.parent)
+        record = await self._on_disk(volume, step, read_record, staging.parent)
         if record is None and not await self._on_disk(volume, step, self._files.is_mounted, staging):
             await self._on_disk(volume, step, self._files.end, staging.parent, staging.name)
             state.device, state.may_be_staged = Stand.ABSENT, False
@@ -145,8 +145,8 @@ class FileSystemSteps(StepTools):
     def _policy(self, volume: Volume, step: str) -> str:
         """The driver's fsGroupPolicy. Raises StepFailed for a driver that does not take volumes of this kind."""
         found = self._around.csi_drivers.store.get(Key("", volume.driver))
-        mode = records.EPHEMERAL if volume.is_inline else records.PERSISTENT
-        modes = (found.spec.volume_lifecycle_modes if found is not None else None) or (records.PERSISTENT,)
+        mode = EPHEMERAL if volume.is_inline else PERSISTENT
+        modes = (found.spec.volume_lifecycle_modes if found is not None else None) or (PERSISTENT,)
         if mode not in modes:
             raise self._failed(step, f'volume mode "{mode}" not supported by driver {volume.driver} (only supports {", ".join(modes)})')
         return (found.spec.fs_group_policy if found is not None else None) or POLICY_DEFAULT

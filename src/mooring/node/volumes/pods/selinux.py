@@ -7,12 +7,11 @@ for the level that would be made up for it is nowhere to be read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from mooring.api.pods import Pod, SELinuxOptions
-from mooring.api.storage import CSIDriverSpec
 from mooring.base.errors import MooringError
 
 _FILE_SYSTEM: Final = Path("sys/fs/selinux/enforce")
@@ -45,26 +44,6 @@ def mount_label(default: str, pod: Pod, volume_name: str) -> str:
         both = '" and "'.join(sorted(labels)[:2])
         raise LabelConflict(f'volume {volume_name}: the pod\'s containers use it with different SELinux labels, "{both}"')
     return labels.pop() if labels else ""
-
-
-class Labels:
-    """The labels of pods' volumes. for_all: also of volumes that several pods may use. driver_spec: of a driver's CSIDriver."""
-
-    def __init__(self, driver_spec: Callable[[str], CSIDriverSpec], *, for_all: bool) -> None:
-        self._driver_spec, self._for_all = driver_spec, for_all
-        self.default = ""  # until the host is known
-
-    def of(self, pod: Pod, volume_name: str, driver: str, access_modes: Sequence[str]) -> str:
-        """For a PersistentVolume's volume in the pod, "" for none. Raises LabelConflict."""
-        is_for_one = tuple(access_modes) == ("ReadWriteOncePod",)
-        if not self._driver_spec(driver).se_linux_mount or not (is_for_one or self._for_all):
-            return ""
-        return mount_label(self.default, pod, volume_name)
-
-
-def mount_options(label: str) -> tuple[str, ...]:
-    """The mount options for a driver beside the volume's own."""
-    return (f'context="{label}"',) if label else ()
 
 
 def _options(pod: Pod, volume_name: str) -> Iterator[SELinuxOptions | None]:
