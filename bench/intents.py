@@ -23,8 +23,7 @@ from mooring.base.randomness import Random
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from mooring.kube.cluster import Patch, PatchType
-from mooring.sidecars.provisioner.intents.intent import Intents
-from mooring.sidecars.provisioner.intents.journal import Journal
+from mooring.sidecars.provisioner.intents.journal import Intents, Journal
 from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation, encoded
 from mooring.sidecars.provisioner.model.intent import Intent
 from tests.support.control_plane import ControlPlane

@@ -23,7 +23,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.session import probe_and_identify
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.controller import Provisioner
-from mooring.sidecars.provisioner.intents.intent import Intents
+from mooring.sidecars.provisioner.intents.journal import Intents
 from mooring.sidecars.provisioner.options import ProvisionerOptions, Rules
 from tests.support.builders import DRIVER, a_claim, a_class, a_csi_node, a_node, a_secret
 from tests.support.cluster_world import WAIT_S, ClusterWorld

@@ -140,9 +140,8 @@ def _provisioner(context: Context[ProvisionerFlags], given: ProvisionerOptions, 
     from mooring.cli.election import namespace
     from mooring.control.events import EventRecorder
     from mooring.sidecars.provisioner.controller import Provisioner
-    from mooring.sidecars.provisioner.intents.journal import Journal
+    from mooring.sidecars.provisioner.intents.journal import Journal, JournalMetrics
     from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
-    from mooring.sidecars.provisioner.metrics import JournalMetrics
 
     runtime, driver_name = context.runtime, context.info.name
     cluster, clock, randomness = runtime.cluster, runtime.clock, runtime.randomness

@@ -9,7 +9,7 @@ from typing import Any, Final
 from unittest import mock
 
 from mooring.csi.errors import DriverError
-from mooring.sidecars.provisioner import calls
+from mooring.sidecars.provisioner import environment
 from mooring.sidecars.provisioner.claims.create_volume import VolumeCreation
 from mooring.sidecars.provisioner.claims.prepare import volume_name
 from mooring.sidecars.provisioner.claims.pv_store import PvStore
@@ -18,10 +18,9 @@ from mooring.sidecars.provisioner.claims.view import View as ClaimView
 from mooring.sidecars.provisioner.deletion import reconcile as deletion_reconcile
 from mooring.sidecars.provisioner.deletion import view as deletion
 from mooring.sidecars.provisioner.intents import journal
-from mooring.sidecars.provisioner.intents.intent import Intents
-from mooring.sidecars.provisioner.intents.journal import Journal
+from mooring.sidecars.provisioner.intents.journal import Intents, Journal
+from mooring.sidecars.provisioner.intents.lease_codec import JournalLease
 from mooring.sidecars.provisioner.intents.lease_store import LeaseStore
-from mooring.sidecars.provisioner.intents.pages import JournalLease
 from mooring.sidecars.provisioner.intents.states import IntentEvent
 from mooring.sidecars.provisioner.intents.tracker import IntentTracker
 from mooring.sidecars.provisioner.model import outcomes
@@ -204,7 +203,7 @@ def _dying_volumes_are_asked_for() -> contextlib.AbstractContextManager[Any]:
 
 def _denials_are_deletions() -> contextlib.AbstractContextManager[Any]:
     """NotFound is taken for done also where the Secret for the call is missing."""
-    delete_volume = calls.delete_volume
+    delete_volume = environment.delete_volume
 
     async def deleted(*args: Any, lacks_secret: bool) -> None:
         await delete_volume(*args, lacks_secret=False)

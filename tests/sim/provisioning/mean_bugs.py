@@ -19,8 +19,7 @@ from mooring.sidecars.provisioner.claims.view import View as ClaimView
 from mooring.sidecars.provisioner.deletion import controller as deletion_controller
 from mooring.sidecars.provisioner.deletion import view as deletion
 from mooring.sidecars.provisioner.intents import lease_codec, tracker
-from mooring.sidecars.provisioner.intents.lease_store import LeaseStore
-from mooring.sidecars.provisioner.intents.pages import JournalEntries
+from mooring.sidecars.provisioner.intents.lease_store import JournalEntries, LeaseStore
 from mooring.sidecars.provisioner.intents.tracker import IntentTracker
 from mooring.sidecars.provisioner.model import orders
 from mooring.sidecars.provisioner.model.outcomes import Save

@@ -11,7 +11,7 @@ from unittest import mock
 
 from mooring.sidecars.provisioner.claims.pv_store import DENIED_S_MAX
 from mooring.sidecars.provisioner.claims.store_pending import BACK_OFF
-from mooring.sidecars.provisioner.intents import pages
+from mooring.sidecars.provisioner.intents import lease_codec
 from tests.sim.checkers import Complaint
 from tests.sim.course import CALM_STEP_S, REST_S, TOLD_S, Course, Outcome, failures_of, lived
 from tests.sim.keeper import Keeper
@@ -39,7 +39,7 @@ STEP_S: Final = waiting.SILENCE_S_MAX / WAITING_STEPS
 def run_seed(seed: int, *, bug: str | None = None, cuts: tuple[str, ...] = ()) -> Outcome:
     """Lives the life of a seed. bug: one of `bugs.BUGS`, planted for this life. cuts: as in `shrinking.py`."""
     plan = cut(plan_of(seed), cuts)
-    with planted_of(BUGS, bug), mock.patch.object(pages, "PAGE_BYTES_MAX", plan.page_bytes_max):
+    with planted_of(BUGS, bug), mock.patch.object(lease_codec, "PAGE_BYTES_MAX", plan.page_bytes_max):
         return lived(_Life(plan), seed, bug, "provisioner", cuts)
 
 

@@ -17,8 +17,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import BadRequest, Invalid, ServerError
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.intents import lease_codec
-from mooring.sidecars.provisioner.intents.intent import Intents
-from mooring.sidecars.provisioner.intents.journal import Journal
+from mooring.sidecars.provisioner.intents.journal import Intents, Journal
 from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
 from mooring.sidecars.provisioner.model.intent import Intent
 from mooring.sidecars.provisioner.options import Rules

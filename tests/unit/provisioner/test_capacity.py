@@ -21,13 +21,13 @@ from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.session import probe_and_identify
 from mooring.kube.errors import NOT_SERVED, ApiError, Conflict, Forbidden, NotFound, NotServed, ServerError, Unreachable
-from mooring.sidecars.provisioner.caches import ProvisionerCaches
 from mooring.sidecars.provisioner.capacity import preflight
 from mooring.sidecars.provisioner.capacity.controller import CapacityPublisher
 from mooring.sidecars.provisioner.capacity.decide import matches
 from mooring.sidecars.provisioner.capacity.objects import DRIVER_LABEL, MANAGER_LABEL, manager_of
 from mooring.sidecars.provisioner.capacity.requests import capacity_of
 from mooring.sidecars.provisioner.capacity.view import Capacity, Item, item_of, places_of
+from mooring.sidecars.provisioner.environment import ProvisionerCaches
 from mooring.sidecars.provisioner.options import CapacityOptions, NodeOptions, ProvisionerOptions
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import WFFC, a_capacity, a_class, a_csi_node, a_node, a_pod, a_pv, typed

@@ -30,8 +30,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import NotFound
 from mooring.sidecars.provisioner.controller import Provisioner
 from mooring.sidecars.provisioner.intents import lease_codec
-from mooring.sidecars.provisioner.intents.intent import Intents
-from mooring.sidecars.provisioner.intents.journal import Journal
+from mooring.sidecars.provisioner.intents.journal import Intents, Journal
 from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
 from mooring.sidecars.provisioner.options import ProvisionerOptions
 from tests.support.builders import a_claim, a_class, a_secret

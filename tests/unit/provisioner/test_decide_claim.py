@@ -18,9 +18,9 @@ from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.claims import reasons as why
 from mooring.sidecars.provisioner.claims.decide import decide_claim, fingerprint
 from mooring.sidecars.provisioner.claims.decision import Create, Decision, LeaveToPopulator, LookUp
-from mooring.sidecars.provisioner.claims.record import ClaimRecords, PendingVolume, Rest
 from mooring.sidecars.provisioner.claims.view import ClusterTopology, Looked, View, Wanted
 from mooring.sidecars.provisioner.intents.states import IntentState
+from mooring.sidecars.provisioner.intents.tracker import ClaimRecords, PendingVolume, Rest
 from mooring.sidecars.provisioner.model.cached import CLAIM_INDEXES
 from mooring.sidecars.provisioner.model.intent import Intent
 from mooring.sidecars.provisioner.model.orders import Order

@@ -20,9 +20,8 @@ from mooring.csi.in_process import InProcessDriver
 from mooring.csi.session import probe_and_identify
 from mooring.kube.errors import ApiError, Conflict, Forbidden, ServerError, Unreachable
 from mooring.sidecars.provisioner import names
-from mooring.sidecars.provisioner.caches import ProvisionerCaches
 from mooring.sidecars.provisioner.deletion.controller import FAILED_DELETE, VolumeDeletion
-from mooring.sidecars.provisioner.environment import Environment
+from mooring.sidecars.provisioner.environment import Environment, ProvisionerCaches
 from mooring.sidecars.provisioner.fresh import SILENCE_S_MAX
 from mooring.sidecars.provisioner.model.intent import STILL_OPEN
 from mooring.sidecars.provisioner.options import NodeOptions, ProvisionerOptions

@@ -22,12 +22,10 @@ from mooring.api.meta import Kind
 from mooring.base.metrics import Metrics
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import NOT_SERVED, AlreadyExists, Conflict, Forbidden, NotServed, ServerError, TooLarge, Unreachable
-from mooring.sidecars.provisioner.intents import lease_codec, pages
-from mooring.sidecars.provisioner.intents.journal import TIDY_S, Journal
-from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
+from mooring.sidecars.provisioner.intents import lease_codec, lease_store
+from mooring.sidecars.provisioner.intents.journal import TIDY_S, Journal, JournalMetrics
+from mooring.sidecars.provisioner.intents.lease_codec import UNATTENDED_S, JournalLocation
 from mooring.sidecars.provisioner.intents.lease_store import AGAIN_S, REFRESH_S, RETAKE_S, Superseded
-from mooring.sidecars.provisioner.intents.pages import UNATTENDED_S
-from mooring.sidecars.provisioner.metrics import JournalMetrics
 from mooring.sidecars.provisioner.model.intent import Intent
 from tests.support.cluster_world import ClusterWorld, metric
 from tests.support.provisioning import CREATE as CREATE_VOLUME
@@ -709,7 +707,7 @@ async def test_many_intents_take_several_pages_and_all_are_found(world: JournalW
 
 
 async def test_the_journal_has_an_end(monkeypatch):
-    monkeypatch.setattr(pages, "PAGES_MAX", 1)
+    monkeypatch.setattr(lease_store, "PAGES_MAX", 1)
     world = await JournalWorld().base()
     async with world.journal() as journal:
         await journal.begin(an_intent("u1", request=filler(80_000)))
@@ -726,8 +724,8 @@ async def test_a_request_that_fits_into_no_object_is_refused_at_once(world: Jour
 
 
 async def test_a_journal_that_fills_up_says_so_before_it_is_full(monkeypatch, capsys: pytest.CaptureFixture[str]):
-    monkeypatch.setattr(pages, "PAGES_MAX", 4)
-    monkeypatch.setattr(pages, "PAGES_MANY", 2)
+    monkeypatch.setattr(lease_store, "PAGES_MAX", 4)
+    monkeypatch.setattr(lease_store, "PAGES_MANY", 2)
     world = await JournalWorld().base()
     async with world.journal() as journal:
         for number in range(2):

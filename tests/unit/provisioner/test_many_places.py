@@ -13,10 +13,10 @@ from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.store import Store
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.claims.prepare import prepared, prepared_again
-from mooring.sidecars.provisioner.claims.record import ClaimRecords
 from mooring.sidecars.provisioner.claims.view import ClusterTopology, Looked, View
 from mooring.sidecars.provisioner.intents.journal import Journal
 from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation, encoded
+from mooring.sidecars.provisioner.intents.tracker import ClaimRecords
 from mooring.sidecars.provisioner.model.cached import CLAIM_INDEXES
 from mooring.sidecars.provisioner.model.orders import PLACES_STORED_MAX, Order
 from mooring.sidecars.provisioner.options import Rules

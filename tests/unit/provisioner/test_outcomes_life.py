@@ -15,8 +15,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import Forbidden, Invalid, ServerError, Unreachable
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.claims.pv_store import DENIED_S_MAX, LATE_S_MAX
-from mooring.sidecars.provisioner.intents.intent import Intents
-from mooring.sidecars.provisioner.intents.journal import Journal
+from mooring.sidecars.provisioner.intents.journal import Intents, Journal
 from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
 from mooring.sidecars.provisioner.model import volumes
 from mooring.sidecars.provisioner.options import Rules

@@ -17,9 +17,9 @@ from mooring.kube.cache.store import Store
 from mooring.kube.errors import NotFound
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.claims.prepare import LeftToPopulator, prepared, prepared_again
-from mooring.sidecars.provisioner.claims.record import ClaimRecords
 from mooring.sidecars.provisioner.claims.view import ClusterTopology, Looked, NotLookedUp, View, Wanted
 from mooring.sidecars.provisioner.intents.lease_codec import encoded
+from mooring.sidecars.provisioner.intents.tracker import ClaimRecords
 from mooring.sidecars.provisioner.model import topics
 from mooring.sidecars.provisioner.model.cached import CLAIM_INDEXES, Source
 from mooring.sidecars.provisioner.model.intent import Intent

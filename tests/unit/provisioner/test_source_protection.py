@@ -16,7 +16,7 @@ from mooring.apiserver.local import Faults
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.errors import ApiError, Conflict, Forbidden, NotFound, ServerError
 from mooring.sidecars.provisioner import names
-from mooring.sidecars.provisioner.caches import ProvisionerCaches
+from mooring.sidecars.provisioner.environment import ProvisionerCaches
 from mooring.sidecars.provisioner.model.cached import Source, concerns_claims
 from mooring.sidecars.provisioner.options import ProvisionerOptions
 from mooring.sidecars.provisioner.source_protection.controller import SourceProtection

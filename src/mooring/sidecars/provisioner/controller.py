@@ -22,18 +22,15 @@ from mooring.control.secrets import SecretCache
 from mooring.csi.driver import Driver
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.session import DriverInfo
-from mooring.sidecars.provisioner.caches import ProvisionerCaches
 from mooring.sidecars.provisioner.claims.claim_events import ClaimEvents
 from mooring.sidecars.provisioner.claims.controller import ClaimController
 from mooring.sidecars.provisioner.claims.create_volume import VolumeCreation
 from mooring.sidecars.provisioner.claims.pv_store import PvStore
-from mooring.sidecars.provisioner.claims.record import ClaimRecords
 from mooring.sidecars.provisioner.claims.results import AttemptResults
 from mooring.sidecars.provisioner.claims.view import ClusterTopology, View
-from mooring.sidecars.provisioner.environment import Environment
-from mooring.sidecars.provisioner.intents.intent import Intents
-from mooring.sidecars.provisioner.intents.tracker import IntentTracker
-from mooring.sidecars.provisioner.metrics import IntentMetrics
+from mooring.sidecars.provisioner.environment import Environment, ProvisionerCaches
+from mooring.sidecars.provisioner.intents.journal import Intents
+from mooring.sidecars.provisioner.intents.tracker import ClaimRecords, IntentMetrics, IntentTracker
 from mooring.sidecars.provisioner.model.intent import Intent
 from mooring.sidecars.provisioner.model.topology import unlike_nodes
 from mooring.sidecars.provisioner.options import ProvisionerOptions

@@ -7,8 +7,10 @@ known by value: one that waits is not put in line again, so polls and retries ne
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
+
+from prometheus_client import CollectorRegistry, Gauge
 
 from mooring.api.core import PersistentVolume
 from mooring.api.storage import CSIStorageCapacity, StorageClass
@@ -23,7 +25,6 @@ from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.informer import Cause, Change
 from mooring.kube.client.rate_limit import Throttle
 from mooring.kube.cluster import Selection
-from mooring.sidecars.provisioner.caches import ProvisionerCaches
 from mooring.sidecars.provisioner.capacity.decide import is_news
 from mooring.sidecars.provisioner.capacity.objects import DRIVER_LABEL, MANAGER_LABEL, manager_of
 from mooring.sidecars.provisioner.capacity.preflight import preflight
@@ -40,7 +41,7 @@ from mooring.sidecars.provisioner.capacity.view import (
     places_of,
     segment_of,
 )
-from mooring.sidecars.provisioner.metrics import CapacityMetrics
+from mooring.sidecars.provisioner.environment import ProvisionerCaches
 from mooring.sidecars.provisioner.options import CapacityOptions, ProvisionerOptions
 
 log = logger(__name__)
@@ -226,3 +227,18 @@ class CapacityPublisher:
 
     def _obsolete(self) -> int:
         return 0 if self._view is None else len(self._view.objects.values()) - self._current()
+
+
+class CapacityMetrics:
+    """Of the objects that are published, counted at each scrape. One set in a registry; a later publisher takes it over."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        name = "csistoragecapacities"
+        self._goal = Gauge(f"{name}_desired_goal", "Objects that there should be.", registry=registry)
+        self._current = Gauge(f"{name}_desired_current", "Objects that there should be, and are.", registry=registry)
+        self._obsolete = Gauge(f"{name}_obsolete", "Objects that there should not be.", registry=registry)
+
+    def show(self, goal: Callable[[], int], current: Callable[[], int], obsolete: Callable[[], int]) -> None:
+        self._goal.set_function(goal)
+        self._current.set_function(current)
+        self._obsolete.set_function(obsolete)

@@ -15,7 +15,6 @@ from mooring.csi.driver import Call
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import ApiError, Conflict
-from mooring.sidecars.provisioner.calls import delete_volume
 from mooring.sidecars.provisioner.claims.decide_after import (
     Fate,
     Holder,
@@ -25,11 +24,10 @@ from mooring.sidecars.provisioner.claims.decide_after import (
     decide_volume_after_pv_refused,
 )
 from mooring.sidecars.provisioner.claims.pv_store import PvStore
-from mooring.sidecars.provisioner.claims.record import ClaimRecords, PendingVolume
 from mooring.sidecars.provisioner.claims.view import View
-from mooring.sidecars.provisioner.environment import Environment
+from mooring.sidecars.provisioner.environment import Environment, delete_volume
 from mooring.sidecars.provisioner.intents.states import IntentEvent
-from mooring.sidecars.provisioner.intents.tracker import IntentTracker
+from mooring.sidecars.provisioner.intents.tracker import ClaimRecords, IntentTracker, PendingVolume
 from mooring.sidecars.provisioner.model import orders, outcomes, volumes
 from mooring.sidecars.provisioner.model.cached import is_same_handle
 from mooring.sidecars.provisioner.model.intent import Intent

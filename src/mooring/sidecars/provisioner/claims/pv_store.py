@@ -29,9 +29,9 @@ from mooring.kube.errors import (
     Unreachable,
 )
 from mooring.sidecars.provisioner.claims.owner import owner_of
-from mooring.sidecars.provisioner.claims.record import PendingVolume
 from mooring.sidecars.provisioner.claims.view import View
 from mooring.sidecars.provisioner.fresh import FreshCache
+from mooring.sidecars.provisioner.intents.tracker import PendingVolume
 from mooring.sidecars.provisioner.model.intent import Intent
 from mooring.sidecars.provisioner.model.outcomes import Save
 

@@ -5,9 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 
-from mooring.api.core import SECRETS
+from mooring.api.core import (
+    SECRETS,
+    SecretReference,
+)
 from mooring.control.result import Because, Result
-from mooring.sidecars.provisioner.calls import look_up
+from mooring.control.secrets import SecretCache, SecretError
+from mooring.kube.cluster import Cluster
+from mooring.kube.errors import ApiError
 from mooring.sidecars.provisioner.claims import node_topology
 from mooring.sidecars.provisioner.claims import reasons as why
 from mooring.sidecars.provisioner.claims.claim_events import ClaimEvents, reference_of
@@ -131,3 +136,14 @@ def _values(order: Order, looked: Looked) -> Mapping[str, str]:
         return {}
     values: Mapping[str, str] = looked.get(Wanted(SECRETS, ref.name, ref.namespace))
     return values
+
+
+async def look_up(cluster: Cluster, secrets: SecretCache, wanted: Wanted, looked: Looked) -> None:
+    """Puts the object into `looked`, or the error: that is an answer, too."""
+    try:
+        if wanted.kind is SECRETS:
+            looked.found[wanted] = await secrets.get(SecretReference(name=wanted.name, namespace=wanted.namespace))
+        else:
+            looked.found[wanted] = await cluster.get(wanted.kind, wanted.name, wanted.namespace)
+    except (ApiError, SecretError) as error:
+        looked.found[wanted] = error

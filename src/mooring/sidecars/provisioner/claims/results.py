@@ -6,12 +6,13 @@ import dataclasses
 from collections.abc import Callable
 from typing import Final
 
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
 from mooring.api.core import ObjectReference, PersistentVolumeClaim
 from mooring.base.clock import Instant
 from mooring.base.log import Logger, logger
 from mooring.control.result import Because, Result, Retry
 from mooring.kube.errors import ApiError
-from mooring.sidecars.provisioner.calls import deselect_node
 from mooring.sidecars.provisioner.claims import reasons as why
 from mooring.sidecars.provisioner.claims.claim_events import ClaimEvents
 from mooring.sidecars.provisioner.claims.create_volume import VolumeCreation
@@ -25,11 +26,9 @@ from mooring.sidecars.provisioner.claims.decide_after import (
     reported_failure,
     told,
 )
-from mooring.sidecars.provisioner.claims.record import ClaimRecords, Rest
 from mooring.sidecars.provisioner.claims.view import Looked, View
-from mooring.sidecars.provisioner.environment import Environment
-from mooring.sidecars.provisioner.intents.tracker import IntentTracker
-from mooring.sidecars.provisioner.metrics import ProvisionMetrics
+from mooring.sidecars.provisioner.environment import BUCKETS_S, Environment, deselect_node
+from mooring.sidecars.provisioner.intents.tracker import ClaimRecords, IntentTracker, Rest
 from mooring.sidecars.provisioner.model.cached import selected_node
 from mooring.sidecars.provisioner.model.orders import Order
 from mooring.sidecars.provisioner.model.outcomes import Failure, State
@@ -172,3 +171,25 @@ def _node_tried(attempt: Attempt, order: Order | None) -> str:
     if order is not None:
         return order.intent.node_name
     return "" if attempt.claim is None else selected_node(attempt.claim)
+
+
+class ProvisionMetrics:
+    """Labels: the StorageClass, and the kind of the claim's data source, "" without.
+
+    Differs from external-provisioner, which counts claims of other provisioners, and claims that have their volume already, as failed.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        labels, name = ["class", "source"], "controller_persistentvolumeclaim_provision"
+        self.total = Counter(f"{name}_total", "Volumes provisioned.", labels, registry=registry)
+        self.failed = Counter(f"{name}_failed_total", "Attempts that failed.", labels, registry=registry)
+        self.duration = Histogram(
+            f"{name}_duration_seconds", "How long provisioning a volume took.", labels, buckets=BUCKETS_S, registry=registry
+        )
+
+    def succeeded(self, class_name: str, source_kind: str, seconds: float) -> None:
+        self.total.labels(class_name, source_kind).inc()
+        self.duration.labels(class_name, source_kind).observe(seconds)
+
+    def has_failed(self, class_name: str, source_kind: str) -> None:
+        self.failed.labels(class_name, source_kind).inc()

@@ -16,10 +16,10 @@ from mooring.sidecars.provisioner.claims import reasons as why
 from mooring.sidecars.provisioner.claims.claim_events import ClaimEvents, claim_reference, intent_reference
 from mooring.sidecars.provisioner.claims.create_volume import VolumeCreation
 from mooring.sidecars.provisioner.claims.pv_store import PvStore
-from mooring.sidecars.provisioner.claims.record import ClaimRecords, PendingVolume
 from mooring.sidecars.provisioner.claims.results import Attempt, AttemptResults
 from mooring.sidecars.provisioner.claims.view import View
 from mooring.sidecars.provisioner.environment import Environment
+from mooring.sidecars.provisioner.intents.tracker import ClaimRecords, PendingVolume
 from mooring.sidecars.provisioner.model.outcomes import Save
 
 log = logger(__name__)

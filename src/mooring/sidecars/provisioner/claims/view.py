@@ -23,7 +23,7 @@ from mooring.api.storage import CSINode, StorageClass, TopologySelectorTerm
 from mooring.base.errors import MooringError
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.reader import Reader
-from mooring.sidecars.provisioner.claims.record import ClaimRecords
+from mooring.sidecars.provisioner.intents.tracker import ClaimRecords
 from mooring.sidecars.provisioner.model.cached import BY_HANDLE, BY_UID, is_same_handle, last_part, source_of_volume, unreadiness
 from mooring.sidecars.provisioner.model.intent import Intent
 from mooring.sidecars.provisioner.model.topology import Places, Term, cluster_terms, flattened

@@ -19,11 +19,10 @@ from mooring.control.result import Problem, Result, Retry
 from mooring.control.topics import Topic
 from mooring.kube.cache.informer import Change
 from mooring.sidecars.provisioner.deletion.decide import Obstacle, decide_deletion
-from mooring.sidecars.provisioner.deletion.reconcile import Failed, Reconciler
+from mooring.sidecars.provisioner.deletion.reconcile import DeletionMetrics, Failed, Reconciler
 from mooring.sidecars.provisioner.deletion.view import Here, Progress, View, class_changed, detached, intent_closed, object_changed
 from mooring.sidecars.provisioner.environment import Environment
 from mooring.sidecars.provisioner.fresh import FreshCache
-from mooring.sidecars.provisioner.metrics import DeletionMetrics
 
 log = logger(__name__)
 

@@ -10,6 +10,8 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume, SecretReference
 from mooring.api.meta import key_of
 from mooring.api.storage import VolumeAttachment
@@ -23,12 +25,10 @@ from mooring.csi.errors import DriverError
 from mooring.kube.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
 from mooring.kube.patch import is_about_identity, strategic_patch
 from mooring.sidecars.provisioner import names
-from mooring.sidecars.provisioner.calls import delete_volume
 from mooring.sidecars.provisioner.deletion import decide as d
 from mooring.sidecars.provisioner.deletion.view import Progress, View, class_changed, intent_closed
-from mooring.sidecars.provisioner.environment import Environment
+from mooring.sidecars.provisioner.environment import BUCKETS_S, Environment, delete_volume
 from mooring.sidecars.provisioner.fresh import FreshCache
-from mooring.sidecars.provisioner.metrics import DeletionMetrics
 from mooring.sidecars.provisioner.model.cached import BY_UID
 
 log = logger(__name__)
@@ -195,3 +195,20 @@ class Reconciler:
         except ApiError:
             return False
         return found.metadata.uid != pv.metadata.uid
+
+
+class DeletionMetrics:
+    """By class name."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        labels = ["class"]
+        name = "controller_persistentvolume_delete"
+        self.deleted = Counter(name, "Volumes deleted.", labels, registry=registry)
+        self.failed = Counter(f"{name}_failed", "Deletions that failed, each try.", labels, registry=registry)
+        self.duration = Histogram(
+            f"{name}_duration_seconds", "Time to delete a volume, successes only.", labels, buckets=BUCKETS_S, registry=registry
+        )
+
+    def succeeded(self, class_name: str, seconds: float) -> None:
+        self.deleted.labels(class_name).inc()
+        self.duration.labels(class_name).observe(seconds)

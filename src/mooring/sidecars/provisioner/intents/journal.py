@@ -14,7 +14,10 @@ import asyncio
 import contextlib
 import copy
 from collections import defaultdict
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+from prometheus_client import CollectorRegistry, Gauge
 
 from mooring.api.coordination import LEASES
 from mooring.base.clock import Clock
@@ -23,12 +26,9 @@ from mooring.kube.access_review import denied
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Conflict, Forbidden
 from mooring.sidecars.provisioner.intents import lease_codec
-from mooring.sidecars.provisioner.intents.intent import Found, Intents
-from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
+from mooring.sidecars.provisioner.intents.lease_codec import LATER, JournalLease, JournalLocation
 from mooring.sidecars.provisioner.intents.lease_store import REFRESH_S, LeaseStore
-from mooring.sidecars.provisioner.intents.pages import LATER, JournalLease
-from mooring.sidecars.provisioner.metrics import JournalMetrics
-from mooring.sidecars.provisioner.model.intent import Intent
+from mooring.sidecars.provisioner.model.intent import STILL_OPEN, Intent
 
 log = logger(__name__)
 
@@ -39,6 +39,69 @@ TIDY_S: Final = 5.0
 
 VERBS: Final = ("get", "create", "update")
 """The rights on Leases that a journal needs."""
+
+Found: TypeAlias = Callable[[Mapping[str, "Intent"]], None]
+
+
+class Intents:
+    """Open intents, in memory: they are lost with the process, as external-provisioner's are. A `Journal` makes them durable.
+
+    start() once, then run() for as long as they are used.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[str, Intent] = {}
+
+    def on_found(self, handler: Found) -> None:
+        """Calls the handler with open intents that a former process, or another one, left."""
+
+    async def start(self) -> None:
+        """Reads the open intents. Raises ApiError."""
+
+    async def run(self) -> None:
+        """Keeps them until cancelled."""
+
+    def open(self) -> Mapping[str, Intent]:
+        """The open ones, live, by the claim's uid; those whose begin is under way among them."""
+        return self._open
+
+    async def begin(self, intent: Intent) -> None:
+        """Opens it, or lets it take the place of the open one of the same claim; returns when that is durable.
+
+        Raises ApiError; then the intent that was open before is open.
+        """
+        self._open[intent.uid] = intent
+
+    async def end(self, uid: str) -> None:
+        """The volume is stored, or surely does not exist. May become durable later; nothing happens if none is open."""
+        self._open.pop(uid, None)
+
+    async def wait_for_end(self, uid: str) -> None:
+        """Returns once the end of this uid's intent is durable, or that it is about a second volume alone. Raises ApiError, Conflict
+        while it is open.
+
+        For callers that release a PersistentVolume: a volume that was kept on purpose must not be found again as a lost one.
+        """
+        intent = self._open.get(uid)
+        if intent is not None and intent.stored_handle is None:
+            raise Conflict(STILL_OPEN)
+
+    async def tidy(self) -> None:
+        """Makes all ends durable, as far as that works: for an orderly end of the process."""
+
+
+class JournalMetrics:
+    """Of our own: external-provisioner has no journal."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._in_memory = Gauge(
+            "mooring_provisioner_intents_in_memory",
+            "1 while there is no right to write down what is about to be created, so that a kill may leak a volume.",
+            registry=registry,
+        )
+
+    def in_memory(self, is_so: bool) -> None:
+        self._in_memory.set(is_so)
 
 
 class Journal(Intents):

@@ -19,7 +19,8 @@ from typing import Any, Final
 import msgspec
 
 from mooring.api.names import sanitised
-from mooring.base.clock import parse_rfc3339, rfc3339_micro
+from mooring.base.clock import Instant, parse_rfc3339, rfc3339_micro
+from mooring.sidecars.provisioner.intents import lease_codec
 from mooring.sidecars.provisioner.model.intent import Intent
 
 JOURNAL_LABEL: Final = "mooring.dev/intents"
@@ -178,3 +179,52 @@ def page_body(
     transitions = int(spec.get("leaseTransitions") or 0) + taken
     body["spec"] = {**spec, "holderIdentity": holder, "renewTime": rfc3339_micro(wall_s), "leaseTransitions": transitions}
     return body
+
+
+UNKNOWN: Final = b""
+"""Stored in place of an entry whose write was not answered."""
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class JournalLease:
+    """lease: as last read or written, None before its creation. counts: page 0 was written after its creation, and says so.
+
+    entries: to be stored. stored: the entries that are, or may be; `UNKNOWN` where an answer was lost. packed: bytes of each entry.
+    size: of them all.
+    stale: not written since it last changed. ours: written since we hold the journal. written_at: on the clock.
+    unreadable: its entries are left alone.
+    """
+
+    number: int
+    lease: dict[str, Any] | None = None
+    counts: bool = False
+    entries: dict[str, bytes] = dataclasses.field(default_factory=dict)
+    stored: dict[str, bytes] = dataclasses.field(default_factory=dict)
+    packed: dict[str, int] = dataclasses.field(default_factory=dict)
+    size: int = 0
+    stale: bool = False
+    ours: bool = False
+    written_at: Instant = 0.0
+    unreadable: bool = False
+
+    def put(self, uid: str, text: bytes) -> None:
+        self.drop(uid)
+        self.entries[uid], self.packed[uid] = text, lease_codec.packed_bytes(text)
+        self.size += self.packed[uid]
+        self.stale = True
+
+    def drop(self, uid: str) -> None:
+        if self.entries.pop(uid, None) is not None:
+            self.size -= self.packed.pop(uid)
+            self.stale = True
+
+    def has_space(self, uid: str, packed_bytes: int) -> bool:
+        """True for an entry of this size in place of that of the uid."""
+        others = self.size - self.packed.get(uid, 0)
+        return not self.unreadable and (others == 0 or others + packed_bytes <= PAGE_BYTES_MAX)
+
+
+LATER: Final = "the volume's creation was begun by a later version of this provisioner and is written down in its form: start that one"
+
+UNATTENDED_S: Final = 600.0
+"""After that time the history of a volume is unknown: another program may have made it, and its user kept it."""

@@ -1,4 +1,4 @@
-"""The states of intents: which are open, and for which of them an earlier call may have made a volume.
+"""The records of claims, and in them the states of intents: which are open, and for which an earlier call may have made a volume.
 
 A call that ended unknown may have made the volume, whatever error the next one ends with: ResourceExhausted, say, means that no volume can
 be made now, InvalidArgument that the Secret was changed, AlreadyExists that there is a volume. To users and to the claim such an error is
@@ -12,25 +12,145 @@ of the name. They are stored with the next one: a new process knows them, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from msgspec import structs
+from prometheus_client import CollectorRegistry, Gauge
 
 from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
+from mooring.control.topics import Topic
 from mooring.kube.errors import ApiError, Conflict
-from mooring.sidecars.provisioner.claims.record import ClaimRecords, PendingVolume
-from mooring.sidecars.provisioner.intents.intent import Intents
-from mooring.sidecars.provisioner.intents.states import NEXT, IntentEvent
+from mooring.sidecars.provisioner.intents.journal import Intents
+from mooring.sidecars.provisioner.intents.states import NEXT, IntentEvent, IntentState
+from mooring.sidecars.provisioner.model.cached import Source
 from mooring.sidecars.provisioner.model.intent import STILL_OPEN, Intent
-from mooring.sidecars.provisioner.model.orders import is_same_call
+from mooring.sidecars.provisioner.model.orders import Order, is_same_call
 from mooring.sidecars.provisioner.model.outcomes import Failed, Failure, State
+from mooring.sidecars.provisioner.model.volumes import Json
 
 log = logger(__name__)
 
 UNKNOWN_MAX: Final = 8
 """Unknown requests of one claim; the oldest is given up."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PendingVolume:
+    """A volume that exists. volume_id: the driver's name for it. began: when its attempt did.
+
+    others: the PersistentVolumes that named the volume when the driver answered; with one that goes, it may go, too.
+    """
+
+    order: Order
+    volume_id: str
+    body: Json
+    began: Instant
+    others: tuple[str, ...] = ()
+
+    @property
+    def uid(self) -> str:
+        return self.order.intent.uid
+
+    @property
+    def name(self) -> str:
+        return self.order.intent.volume_name
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rest:
+    """A claim that the driver, or the API server, can't serve as it is. fingerprint: a change of it ends the rest; None when it is gone.
+
+    heals: the topics after which it is reconciled at once.
+    """
+
+    until: Instant
+    fingerprint: object
+    error: str
+    heals: frozenset[Topic] = frozenset()
+
+
+@dataclasses.dataclass(slots=True)
+class ClaimRecord:
+    """state, since, unknown: of its intent, since when it is known here, and the requests whose calls ended unknown, the one first that
+    is asked for next once nobody waits.
+
+    orphaned_at: from then on the secret of an intent whose claim is gone is not expected back. pending: until its PersistentVolume is
+    stored. source: held for it. is_asking: a call for it may be in flight. rest, looks: of its last failure, and the number of reconciles
+    since. reschedules: other nodes asked for in a row.
+    """
+
+    state: IntentState = IntentState.ENDED
+    since: Instant = 0.0
+    unknown: list[Intent] = dataclasses.field(default_factory=list)
+    orphaned_at: Instant | None = None
+    pending: PendingVolume | None = None
+    source: Source | None = None
+    is_asking: bool = False
+    rest: Rest | None = None
+    looks: int = 0
+    reschedules: int = 0
+
+    @property
+    def is_open(self) -> bool:
+        """True while an intent is open: a volume may exist that no PersistentVolume shows."""
+        return self.state is not IntentState.ENDED
+
+    @property
+    def is_unresolved(self) -> bool:
+        """True while an intent is open only because an earlier call may have made a volume."""
+        return self.state is IntentState.UNRESOLVED
+
+    @property
+    def is_idle(self) -> bool:
+        """True when there is nothing to remember."""
+        waits = self.pending is not None or self.source is not None or self.rest is not None or self.reschedules > 0
+        return not (self.is_open or waits or self.orphaned_at is not None)
+
+
+_IDLE: Final = ClaimRecord()
+
+
+class ClaimRecords:
+    """The records of all claims that there is anything to remember of. Nobody holds one over an await."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, ClaimRecord] = {}
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __iter__(self) -> Iterator[ClaimRecord]:
+        return iter(self._records.values())
+
+    def get(self, uid: str) -> ClaimRecord:
+        """For reading alone: where there is none, an idle one that all share."""
+        return self._records.get(uid, _IDLE)
+
+    def of(self, uid: str) -> ClaimRecord:
+        """For writing."""
+        record = self._records.get(uid)
+        if record is None:
+            record = self._records[uid] = ClaimRecord()
+        return record
+
+    def forget(self, uid: str) -> None:
+        """The claim is gone, or has its volume: only the intent of a volume that may exist, and the source held for it, stay."""
+        record = self._records.get(uid)
+        if record is not None:
+            record.rest, record.reschedules = None, 0
+            if not record.is_open:
+                record.orphaned_at = None
+            self.tidy(uid)
+
+    def tidy(self, uid: str) -> None:
+        """Drops a record once it is idle."""
+        record = self._records.get(uid)
+        if record is not None and record.is_idle:
+            del self._records[uid]
 
 
 class IntentTracker:
@@ -183,3 +303,23 @@ def still_unknown(unknown: list[Intent], answered: Intent, *, proves_absent: boo
 
 def _is_among(unknown: list[Intent], intent: Intent) -> bool:
     return any(is_same_call(one, intent) for one in unknown)
+
+
+class IntentMetrics:
+    """Of volumes that may exist without a PersistentVolume. Of our own: external-provisioner has none."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        prefix = "mooring_provisioner_intents"
+        self._open = Gauge(f"{prefix}_open", "Volumes that are being made, or may have been.", registry=registry)
+        self._oldest = Gauge(f"{prefix}_oldest_seconds", "How long the oldest of them is known.", registry=registry)
+
+    @contextlib.contextmanager
+    def shown(self, tracker: IntentTracker) -> Iterator[None]:
+        """Shows the figures in the block: a process that no longer leads does not know which intents are open."""
+        self._open.set_function(lambda: tracker.count)
+        self._oldest.set_function(lambda: tracker.oldest_s)
+        try:
+            yield
+        finally:
+            self._open.set_function(lambda: 0)
+            self._oldest.set_function(lambda: 0)

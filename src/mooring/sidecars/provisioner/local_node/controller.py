@@ -16,7 +16,7 @@ from mooring.control.controller import Controller
 from mooring.control.result import Result
 from mooring.control.slim import changed
 from mooring.kube.cache.informer import Cause, Change
-from mooring.sidecars.provisioner.calls import look_up
+from mooring.sidecars.provisioner.claims.reconcile import look_up
 from mooring.sidecars.provisioner.claims.view import Looked, View
 from mooring.sidecars.provisioner.environment import Environment
 from mooring.sidecars.provisioner.local_node import reasons as why

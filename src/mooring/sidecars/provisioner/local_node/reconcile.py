@@ -8,9 +8,8 @@ from mooring.base.log import logger
 from mooring.csi.driver import Call
 from mooring.csi.errors import DriverError
 from mooring.kube.errors import ApiError, Conflict, NotFound
-from mooring.sidecars.provisioner.calls import select_node
 from mooring.sidecars.provisioner.claims.claim_events import WARNING, claim_reference
-from mooring.sidecars.provisioner.environment import Environment
+from mooring.sidecars.provisioner.environment import Environment, select_node
 from mooring.sidecars.provisioner.local_node import reasons as why
 from mooring.sidecars.provisioner.local_node.decide import AskForRoom
 

@@ -26,7 +26,7 @@ from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.informer import Change, Informer
 from mooring.kube.errors import ApiError, Forbidden, NotServed
 from mooring.sidecars.provisioner import names
-from mooring.sidecars.provisioner.caches import ProvisionerCaches
+from mooring.sidecars.provisioner.environment import ProvisionerCaches
 from mooring.sidecars.provisioner.model.cached import BY_UID, CLAIM_KIND, SNAPSHOT, SNAPSHOT_KIND, Source
 from mooring.sidecars.provisioner.options import ProvisionerOptions
 from mooring.sidecars.provisioner.source_protection.decide import decide_origin
