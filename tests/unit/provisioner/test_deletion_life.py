@@ -18,11 +18,11 @@ from mooring.control.secrets import SecretCache
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.session import probe_and_identify
+from mooring.kube.cache.informer import SILENCE_S_MAX
 from mooring.kube.errors import ApiError, Conflict, Forbidden, ServerError, Unreachable
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.deletion.controller import FAILED_DELETE, VolumeDeletion
 from mooring.sidecars.provisioner.environment import Environment, ProvisionerCaches
-from mooring.sidecars.provisioner.fresh import SILENCE_S_MAX
 from mooring.sidecars.provisioner.model.intent import STILL_OPEN
 from mooring.sidecars.provisioner.options import NodeOptions, ProvisionerOptions
 from mooring.wire.grpc.codes import Code

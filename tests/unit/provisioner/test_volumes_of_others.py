@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mooring.apiserver.local import Faults
+from mooring.kube.cache.informer import SILENCE_S_MAX
 from mooring.kube.errors import Invalid, ServerError
-from mooring.sidecars.provisioner.fresh import SILENCE_S_MAX
 from mooring.sidecars.provisioner.intents.journal import Journal
 from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
 from mooring.sidecars.provisioner.options import NodeOptions

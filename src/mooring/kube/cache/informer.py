@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import dataclasses
+import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, Generic, TypeVar
 
@@ -27,11 +28,15 @@ from mooring.kube.cache.feed import Feed, Handler, Reader
 from mooring.kube.cache.reflector import Reflector
 from mooring.kube.cache.store import Cause, Change, IndexFunction, Store
 from mooring.kube.cluster import EVERYTHING, Cluster, Selection
-from mooring.kube.errors import Forbidden, NotFound, SetBack
+from mooring.kube.errors import ApiError, Forbidden, NotFound, SetBack
+from mooring.kube.list_all import list_all
 
-__all__ = ["Cause", "Change", "Informer", "keep", "obstacles"]
+__all__ = ["Cause", "Change", "FreshCache", "Informer", "keep", "obstacles"]
 
 T = TypeVar("T", bound=Object)
+
+SILENCE_S_MAX: Final = 120.0
+"""Two bookmarks of the API server that did not come."""
 
 RESYNC_YIELD_EVERY: Final = 200  # objects re-delivered before others get their turn
 
@@ -220,3 +225,41 @@ class Informer(Generic[T]):
                     self._feed.deliver((Change(current, current, Cause.RESYNC),))
                 if number % RESYNC_YIELD_EVERY == 0:
                     await self._clock.sleep(0)
+
+
+class FreshCache(Generic[T]):
+    """A cache that something irrevocable relies on: the API server itself is asked where a watch may hide what is there.
+
+    informer: the cache, of this kind.
+    """
+
+    def __init__(self, cluster: Cluster, clock: Clock, informer: Informer[T], kind: Kind[T]) -> None:
+        self._cluster, self._clock, self._informer, self._kind = cluster, clock, informer, kind
+        self._listing = asyncio.Lock()
+        self._listed_at: Instant = -math.inf
+        self._failure: ApiError | None = None
+
+    async def look(self) -> None:
+        """Returns when the cache has the objects of a while ago. Raises ApiError."""
+        if self._clock.now() - self._informer.heard_at > SILENCE_S_MAX:
+            await self.list()
+
+    async def list(self) -> None:
+        """Returns when the cache has every object that is there now; some that are gone may be in it as well. Raises ApiError."""
+        asked_at = self._clock.now()
+        async with self._listing:
+            if self._listed_at < asked_at:  # else the list of somebody before us, which began after we had asked, is ours as well
+                began_at = self._clock.now()
+                self._failure = await self._list()
+                self._listed_at = began_at
+            if self._failure is not None:
+                raise copy.copy(self._failure)  # of its own for each: a shared one would keep the frames of all
+
+    async def _list(self) -> ApiError | None:
+        """Puts the objects into the cache; those that are gone leave it with the watch. Gives the error, if there was one."""
+        try:
+            async for obj in list_all(self._cluster, self._kind):
+                self._informer.wrote(obj)
+        except ApiError as error:
+            return error
+        return None

@@ -15,7 +15,7 @@ from mooring.api.meta import Key, is_deleting
 from mooring.base.clock import Instant
 from mooring.base.log import logger
 from mooring.control.runtime import Runtime
-from mooring.kube.cache.informer import Informer
+from mooring.kube.cache.informer import FreshCache, Informer
 from mooring.kube.errors import (
     LATE_S,
     AlreadyExists,
@@ -30,7 +30,6 @@ from mooring.kube.errors import (
 )
 from mooring.sidecars.provisioner.claims.owner import owner_of
 from mooring.sidecars.provisioner.claims.view import View
-from mooring.sidecars.provisioner.fresh import FreshCache
 from mooring.sidecars.provisioner.intents.tracker import PendingVolume
 from mooring.sidecars.provisioner.model.intent import Intent
 from mooring.sidecars.provisioner.model.outcomes import Save
@@ -55,7 +54,7 @@ class PvStore:
         self._clock, self._denied_since = runtime.clock, dict[str, Instant]()  # by the claim's uid
         self._storing: dict[str, str] = {}  # handle -> the claim's uid, until the object is stored or refused for good
         self._unanswered: dict[str, Instant] = {}  # by the claim's uid: when a try was made last whose end is not known
-        self._fresh = FreshCache(runtime, volumes, PERSISTENT_VOLUMES)
+        self._fresh = FreshCache(runtime.cluster, runtime.clock, volumes, PERSISTENT_VOLUMES)
 
     def found(self, uid: str) -> None:
         """A former process may have tried to store the claim's volume a moment ago."""

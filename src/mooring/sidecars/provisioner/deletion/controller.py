@@ -17,12 +17,11 @@ from mooring.control.controller import Controller
 from mooring.control.events import REPEAT_S
 from mooring.control.result import Problem, Result, Retry
 from mooring.control.topics import Topic
-from mooring.kube.cache.informer import Change
+from mooring.kube.cache.informer import Change, FreshCache
 from mooring.sidecars.provisioner.deletion.decide import Obstacle, decide_deletion
 from mooring.sidecars.provisioner.deletion.reconcile import DeletionMetrics, Failed, Reconciler
 from mooring.sidecars.provisioner.deletion.view import Here, Progress, View, class_changed, detached, intent_closed, object_changed
 from mooring.sidecars.provisioner.environment import Environment
-from mooring.sidecars.provisioner.fresh import FreshCache
 
 log = logger(__name__)
 
@@ -73,7 +72,9 @@ class VolumeDeletion:
             here=None if options.node is None else Here(options.node.node_name, {} if segments is None else segments),
             progress=self._progress,
         )
-        attachments = None if self._attachments is None else FreshCache(runtime, self._attachments, VOLUME_ATTACHMENTS)
+        attachments = (
+            None if self._attachments is None else FreshCache(runtime.cluster, runtime.clock, self._attachments, VOLUME_ATTACHMENTS)
+        )
         self._reconciler = Reconciler(
             env, self._view, self._progress, attachments, wait_for_end=wait_for_end, forget_stored=forget_stored, deleted=deleted
         )

@@ -22,13 +22,13 @@ from mooring.control.secrets import SecretError
 from mooring.control.topics import Topic
 from mooring.csi.driver import Call
 from mooring.csi.errors import DriverError
+from mooring.kube.cache.informer import FreshCache
 from mooring.kube.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
 from mooring.kube.patch import is_about_identity, strategic_patch
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.deletion import decide as d
 from mooring.sidecars.provisioner.deletion.view import Progress, View, class_changed, intent_closed
 from mooring.sidecars.provisioner.environment import BUCKETS_S, Environment, delete_volume
-from mooring.sidecars.provisioner.fresh import FreshCache
 from mooring.sidecars.provisioner.model.cached import BY_UID
 
 log = logger(__name__)

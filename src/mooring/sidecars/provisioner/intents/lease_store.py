@@ -184,8 +184,6 @@ class LeaseStore(JournalEntries):
         """Until the journal may be taken over."""
         return max(0.0, self._take_at - self._clock.now())
 
-    # -- writing
-
     def is_due(self, page: JournalLease) -> bool:
         """True when it has open intents and has not been written for a while."""
         return bool(page.entries) and self._clock.now() >= page.written_at + REFRESH_S
