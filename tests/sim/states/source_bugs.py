@@ -14,8 +14,9 @@ from msgspec import structs
 from mooring.api.core import PersistentVolumeClaim
 from mooring.api.snapshot import VolumeSnapshot, VolumeSnapshotContent
 from mooring.cluster.snapshots import objects
-from mooring.sidecars.provisioner.claims import prepare, view
+from mooring.sidecars.provisioner.claims import prepare
 from mooring.sidecars.provisioner.claims.view import Looked, Wanted
+from mooring.sidecars.provisioner.model import cached
 from mooring.sidecars.provisioner.model.cached import Source, source_of
 from mooring.sidecars.provisioner.source_protection.view import View
 from tests.sim.planting import both
@@ -62,7 +63,7 @@ def _namespaces_of_sources_are_not_read() -> Planted:
         source = source_of(claim)
         return None if source is None else dataclasses.replace(source, namespace=claim.metadata.namespace)
 
-    return both(mock.patch.object(view, "source_of", taken), mock.patch.object(prepare, "source_of", taken))
+    return both(mock.patch.object(cached, "source_of", taken), mock.patch.object(prepare, "source_of", taken))
 
 
 BUGS: Final[Mapping[str, tuple[str, Callable[[], Planted], AbstractSet[str], str]]] = {
