@@ -9,23 +9,25 @@ from unittest import mock
 
 from mooring.cluster.binder.volumes import decide as binding
 from mooring.cluster.nodehealth import writes
-from mooring.cluster.nodehealth.writes import Writes
 from mooring.control.controller import Controller
+from mooring.control.object_writer import ObjectWriter
+from mooring.control.result import Stale
+from mooring.kube.errors import ApiError
 from tests.sim.planting import Bug, both
 
 Planted = contextlib.AbstractContextManager[Any]
 
 
 def _refusals_are_moves() -> Planted:
-    """Every refusal of a write of node health counts as an object that has moved, and nobody hears of those."""
+    """Every refusal of a write counts as an object that has moved, and nobody hears of those."""
 
-    async def has_moved(*_: Any) -> bool:
-        return True
+    async def refused(self: ObjectWriter[Any], obj: Any, error: ApiError, failing: str) -> Stale:
+        return self._moved(obj, error)
 
     def quiet(self: Controller[Any], key: Any, why: Any) -> None:
         self._queue.retry(key)
 
-    return both(mock.patch.object(Writes, "_has_moved", has_moved), mock.patch.object(Controller, "_stayed_stale", quiet))
+    return both(mock.patch.object(ObjectWriter, "_refused", refused), mock.patch.object(Controller, "_stayed_stale", quiet))
 
 
 def _taints_go_by_place() -> Planted:

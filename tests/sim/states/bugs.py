@@ -18,10 +18,10 @@ from mooring.cluster.binder.ephemeral.controller import EphemeralVolumes
 from mooring.cluster.binder.protection import controller as protection
 from mooring.cluster.binder.volumes.reasons import VolumeMissing
 from mooring.cluster.nodehealth.podgc import controller as podgc
-from mooring.cluster.nodehealth.podgc.decide import Decision as GcDecision
 from mooring.cluster.nodehealth.reasons import Kept
 from mooring.cluster.workloads.jobs import reconcile as jobs
 from mooring.cluster.workloads.statefulsets import decide as stateful_sets
+from mooring.control.decision import Decision
 from mooring.control.event_correlation import Correlator
 from mooring.sidecars.attacher import decide as attacher_decide
 from mooring.sidecars.attacher import view as attacher_view
@@ -97,7 +97,7 @@ def _classes_of_others_are_taken() -> contextlib.AbstractContextManager[Any]:
 
 def _orphaned_pods_stay() -> contextlib.AbstractContextManager[Any]:
     """The pods of a node that is gone stay as they are."""
-    return mock.patch.object(podgc, "decide_pod", return_value=GcDecision(Kept()))
+    return mock.patch.object(podgc, "decide_pod", return_value=Decision(Kept()))
 
 
 def _normal_events_starve_warnings() -> contextlib.AbstractContextManager[Any]:

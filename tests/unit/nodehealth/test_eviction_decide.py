@@ -9,7 +9,8 @@ import pytest
 from mooring.api.core import Taint
 from mooring.api.matching import tolerates
 from mooring.api.pods import Toleration
-from mooring.cluster.nodehealth.eviction.decide import Decision, decide_eviction
+from mooring.cluster.nodehealth.eviction.decide import Action, Cancel, Evict, Stay, decide_eviction
+from mooring.control.decision import Decision
 from tests.support.builders import Json, a_pod, a_ready_node, typed
 
 GONE, HERE = "node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"
@@ -57,18 +58,28 @@ ROWS: dict[str, tuple[Any, Any, float | None, tuple[bool, float | None, float | 
 
 @pytest.mark.parametrize(("pod", "node", "since", "expected"), ROWS.values(), ids=ROWS)
 def test_pods(pod: Any, node: Any, since: float | None, expected: tuple[bool, float | None, float | None, bool]) -> None:
-    decision = decide_eviction(pod, node, since, NOW)
-    assert expected == (decision.evict, decision.at, decision.since, decision.cancelled)
+    assert expected == told(decide_eviction(pod, node, since, NOW))
+
+
+def told(decision: Decision[Action]) -> tuple[bool, float | None, float | None, bool]:
+    match decision.actions:
+        case (Evict(_, _, at, since),):
+            return True, at, since, False
+        case (Stay(_, at, since),):
+            assert at - NOW == decision.after_s
+            return False, at, since, False
+    assert decision.after_s is None
+    return False, None, None, any(isinstance(one, Cancel) for one in decision.actions)
 
 
 def test_TE3_the_first_toleration_that_means_a_taint_counts() -> None:
     both = [{"operator": "Exists"}, {"key": GONE, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}]
-    assert decide_eviction(typed(a_pod(node="n1", tolerations=both)), a_tainted_node(GONE), None, NOW).at is None
-    assert 1005.0 == decide_eviction(typed(a_pod(node="n1", tolerations=both[::-1])), a_tainted_node(GONE), None, NOW).at
+    assert decide_eviction(typed(a_pod(node="n1", tolerations=both)), a_tainted_node(GONE), None, NOW).after_s is None
+    assert 5.0 == decide_eviction(typed(a_pod(node="n1", tolerations=both[::-1])), a_tainted_node(GONE), None, NOW).after_s
 
 
 def test_the_reason_says_how_long() -> None:
-    def because(decision: Decision) -> str:
+    def because(decision: Decision[Action]) -> str:
         return str(decision.because)
 
     pod = tolerating(gone=300)

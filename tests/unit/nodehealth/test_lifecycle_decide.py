@@ -7,8 +7,20 @@ from typing import Any
 import pytest
 
 from mooring.api.core import Taint
-from mooring.cluster.nodehealth.lifecycle.decide import Decision, Heard, decide_node, decide_pod, heard_of_lease, heard_of_node
+from mooring.cluster.nodehealth.lifecycle.decide import (
+    Action,
+    ChangeTaints,
+    Heard,
+    MarkUnready,
+    SetLabels,
+    TurnUnknown,
+    decide_node,
+    decide_pod,
+    heard_of_lease,
+    heard_of_node,
+)
 from mooring.cluster.nodehealth.options import NodeHealthOptions
+from mooring.control.decision import Decision
 from tests.support.builders import Json, a_lease, a_node, a_pod, typed
 
 CREATED = "2026-01-01T00:00:00Z"
@@ -29,8 +41,19 @@ def tainted(*taints: tuple[str, str]) -> Json:
     return {"taints": [{"key": key, "effect": effect} for key, effect in taints]}
 
 
-def decided(given: Any, *, silent_s: float = 1.0, all_down: bool = False) -> Decision:
-    return decide_node(given, Heard(100.0, has_ready=True), 100.0 + silent_s, OPTIONS, all_down=all_down)
+def decided(given: Any, *, silent_s: float = 1.0, turn_s: float = 0.0, all_down: bool = False) -> Decision[Action]:
+    return decide_node(given, Heard(100.0, has_ready=True), 100.0 + silent_s, OPTIONS, turn_s=turn_s, all_down=all_down)
+
+
+def unknown(decision: Decision[Action]) -> TurnUnknown:
+    (action,) = decision.actions
+    assert isinstance(action, TurnUnknown)
+    return action
+
+
+def taints_of(decision: Decision[Action]) -> ChangeTaints:
+    """Without any, an empty change."""
+    return next((one for one in decision.actions if isinstance(one, ChangeTaints)), ChangeTaints(node()))
 
 
 def shown(taints: tuple[Taint, ...]) -> set[tuple[str, str]]:
@@ -43,33 +66,36 @@ def shown(taints: tuple[Taint, ...]) -> set[tuple[str, str]]:
 def test_NL1_silence_turns_all_conditions_of_a_kubelet_unknown() -> None:
     given = node(Ready="True", MemoryPressure="False", DiskPressure="True", PIDPressure="False", NetworkUnavailable="False")
     decision = decided(given, silent_s=50)
-    assert decision.was_ready
-    assert ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"] == [one["type"] for one in decision.conditions]
-    assert {("Unknown", *STOPPED)} == {(one["status"], one["reason"], one["message"]) for one in decision.conditions}
+    action = unknown(decision)
+    assert action.was_ready
+    assert ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"] == [one["type"] for one in action.conditions]
+    assert {("Unknown", *STOPPED)} == {(one["status"], one["reason"], one["message"]) for one in action.conditions}
     assert "nothing was heard of it for 50 s" == str(decision.because)
 
 
 def test_NL1_not_before_the_grace_is_over() -> None:
     decision = decided(node(Ready="True"), silent_s=49.9)
-    assert () == decision.conditions
-    assert 150.0 == decision.silent_at
+    assert () == decision.actions
+    assert decision.after_s is not None
+    assert 0.1 == round(decision.after_s, 6)
 
 
 def test_NL2_conditions_that_were_never_posted() -> None:
-    decision = decided(node(Ready="False"), silent_s=50)
-    assert not decision.was_ready
-    assert [STOPPED, NEVER, NEVER, NEVER] == [(one["reason"], one["message"]) for one in decision.conditions]
-    assert [None, CREATED, CREATED, CREATED] == [one.get("lastHeartbeatTime") for one in decision.conditions]
+    action = unknown(decided(node(Ready="False"), silent_s=50))
+    assert not action.was_ready
+    assert [STOPPED, NEVER, NEVER, NEVER] == [(one["reason"], one["message"]) for one in action.conditions]
+    assert [None, CREATED, CREATED, CREATED] == [one.get("lastHeartbeatTime") for one in action.conditions]
 
 
 def test_NL2_a_node_without_a_status_has_the_startup_grace() -> None:
-    assert () == decided(node(), silent_s=59).conditions
-    assert {NEVER} == {(one["reason"], one["message"]) for one in decided(node(), silent_s=60).conditions}
+    assert ((), 1.0) == (decided(node(), silent_s=59).actions, decided(node(), silent_s=59).after_s)
+    assert {NEVER} == {(one["reason"], one["message"]) for one in unknown(decided(node(), silent_s=60)).conditions}
 
 
 def test_a_node_that_is_unknown_is_left_at_that() -> None:
-    decision = decided(node(Ready="Unknown", MemoryPressure="False"), silent_s=1000)
-    assert ((), None) == (decision.conditions, decision.silent_at)
+    there = tainted((UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute"))
+    decision = decided(node(there, Ready="Unknown", MemoryPressure="False"), silent_s=1000)
+    assert ((), None) == (decision.actions, decision.after_s)
 
 
 # -- taints
@@ -119,17 +145,26 @@ ROWS: dict[str, tuple[Any, set[tuple[str, str]], set[tuple[str, str]], str]] = {
 
 @pytest.mark.parametrize(("given", "added", "removed", "evicting"), ROWS.values(), ids=ROWS)
 def test_taints(given: Any, added: set[tuple[str, str]], removed: set[tuple[str, str]], evicting: str) -> None:
-    """evicting: the key of the NoExecute taint that has to wait for its zone's turn."""
-    decision = decided(given)
-    expected = {(evicting, "NoExecute")} if evicting else set()
-    assert (added, removed) == (shown(decision.added), shown(decision.removed))
-    assert expected == shown((decision.evicting,) if decision.evicting else ())
+    """evicting: the key of the NoExecute taint that has to wait for its zone's turn, and takes it."""
+    waits, goes = taints_of(decided(given, turn_s=9.0)), taints_of(decided(given))
+    turn = {(evicting, "NoExecute")} if evicting else set()
+    assert (added, removed, None) == (shown(waits.added), shown(waits.removed), waits.evicting)
+    assert (added | turn, removed) == (shown(goes.added), shown(goes.removed))
+    assert turn == shown((goes.evicting,) if goes.evicting else ())
+
+
+@pytest.mark.parametrize(("turn_s", "after_s"), [(9.0, 9.0), (90.0, 49.0), (float("inf"), 49.0)])
+def test_NL3_a_node_that_waits_for_its_zones_turn_is_looked_at_then_and_when_it_would_be_silent(turn_s: float, after_s: float) -> None:
+    decision = decided(node(tainted((READY, "NoSchedule")), Ready="False"), turn_s=turn_s)
+    assert ((), after_s) == (decision.actions, decision.after_s)
+    assert "are tainted one after the other" in str(decision.because)
 
 
 def test_NL7_no_evicting_taints_while_no_node_is_ready() -> None:
     decision = decided(node(tainted((UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute")), Ready="Unknown"), all_down=True)
-    assert {("unreachable", "NoExecute")} == shown(decision.removed)
-    assert ((), None) == (decision.added, decision.evicting)
+    change = taints_of(decision)
+    assert {("unreachable", "NoExecute")} == shown(change.removed)
+    assert ((), None) == (change.added, change.evicting)
     assert "no node of any zone is ready" in str(decision.because)
 
 
@@ -145,7 +180,8 @@ def test_NL7_no_evicting_taints_while_no_node_is_ready() -> None:
     ],
 )
 def test_NL8_beta_labels_follow(labels: Json, expected: Json) -> None:
-    assert expected == decided(node(labels=labels, Ready="True")).labels
+    decision = decided(node(labels=labels, Ready="True"))
+    assert [expected] * bool(expected) == [one.labels for one in decision.actions if isinstance(one, SetLabels)]
 
 
 # -- signs of life
@@ -199,5 +235,6 @@ def test_NL2_a_node_without_a_status_counts_from_its_creation() -> None:
 def test_NL10_pods_that_say_they_are_ready(pod_ready: str, node_ready: str, expected: bool) -> None:
     body = a_pod(node="n")
     body["status"]["conditions"] = [{"type": "Ready", "status": pod_ready}] if pod_ready else []
-    assert expected is decide_pod(typed(body), node(**({"Ready": node_ready} if node_ready else {})))
-    assert not decide_pod(typed(body), None)
+    pod = typed(body)
+    assert (MarkUnready(pod),) * expected == decide_pod(pod, node(**({"Ready": node_ready} if node_ready else {}))).actions
+    assert () == decide_pod(pod, None).actions

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mooring.cluster.nodehealth.podgc.decide import Absence, Cause, decide_pod, decide_terminated
+from mooring.cluster.nodehealth.podgc.decide import Absence, AskForNode, Cause, Remove, decide_pod, decide_terminated
 from tests.support.builders import Json, a_pod, a_ready_node, typed
 
 NOW, QUARANTINE_S = 1000.0, 40.0
@@ -53,7 +53,9 @@ ROWS: dict[str, tuple[Any, Any, Absence | None, tuple[Cause | None, bool, float 
 @pytest.mark.parametrize(("pod", "node", "absence", "expected"), ROWS.values(), ids=ROWS)
 def test_pods(pod: Any, node: Any, absence: Absence | None, expected: tuple[Cause | None, bool, float | None]) -> None:
     decision = decide_pod(pod, node, absence, NOW, QUARANTINE_S)
-    assert expected == (decision.remove, decision.asks, decision.after_s)
+    removed = [one.cause for one in decision.actions if isinstance(one, Remove)]
+    asks = any(isinstance(one, AskForNode) for one in decision.actions)
+    assert expected == (next(iter(removed), None), asks, decision.after_s)
 
 
 def ended(name: str, minute: int, phase: str = "Succeeded", reason: str = "") -> Any:
@@ -71,6 +73,6 @@ def test_PG5_the_oldest_of_those_that_have_ended_and_evicted_ones_first() -> Non
         ended("runs", 0, "Running"),
         ended("waits", 0, "Pending"),
     ]
-    assert ["evicted", "a", "b"] == [pod.metadata.name for pod in decide_terminated(pods, 1)]
-    assert () == decide_terminated(pods, 4)
-    assert () == decide_terminated(pods, 0), "0 is no limit"
+    assert ["evicted", "a", "b"] == [one.pod.metadata.name for one in decide_terminated(pods, 1).actions]
+    assert () == decide_terminated(pods, 4).actions
+    assert () == decide_terminated(pods, 0).actions, "0 is no limit"

@@ -10,11 +10,14 @@ import pytest
 from mooring.api.core import NODES, Node, Taint
 from mooring.api.meta import Key
 from mooring.api.pods import PODS
-from mooring.cluster.nodehealth.writes import FAILED, Writes
+from mooring.cluster.nodehealth.writes import FAILED, pod_patch, taints_patch
 from mooring.control.caches import Caches
+from mooring.control.decision import Failed
+from mooring.control.object_writer import ObjectWriter
 from mooring.control.result import Stale
 from mooring.kube.cache.informer import Informer
 from mooring.kube.errors import ApiError, Forbidden, Invalid, ServerError
+from mooring.kube.patch import merge_patch
 from tests.support.builders import a_node, a_pod
 from tests.support.cluster_world import ClusterWorld
 from tests.support.health import HealthWorld
@@ -40,6 +43,10 @@ async def seen(world: ClusterWorld, taints: list[dict[str, str]] | None) -> tupl
     return nodes, node
 
 
+async def edit_taints(world: ClusterWorld, nodes: Informer[Node], node: Node, added: tuple[Taint, ...], removed: tuple[Taint, ...]) -> None:
+    await ObjectWriter(world.cluster, NODES, nodes).patch(node, taints_patch(node, added, removed, "2026-01-01T00:00:00Z"))
+
+
 async def taints(world: ClusterWorld) -> list[Any]:
     return [{"key": one["key"], "effect": one["effect"]} for one in (await world.get(NODES, "n"))["spec"].get("taints") or []]
 
@@ -60,7 +67,7 @@ async def test_a_taint_that_does_not_stand_where_it_stood_takes_no_other_with_it
     nodes, node = await seen(world, then)
     await world.patch(NODES, "n", {"spec": {"taints": now}})
     with pytest.raises(Stale):
-        await Writes(world.cluster, nodes, world.clock).edit_taints(node, (), (Taint(**OURS),))
+        await edit_taints(world, nodes, node, (), (Taint(**OURS),))
     assert now == await taints(world)
 
 
@@ -68,7 +75,7 @@ async def test_taints_that_stand_where_they_stood_are_removed_whatever_came_behi
     world = ClusterWorld()
     nodes, node = await seen(world, [SAME_KEY, OURS, SAME_EFFECT])
     await world.patch(NODES, "n", {"spec": {"taints": [SAME_KEY, OURS, SAME_EFFECT, LAST]}})
-    await Writes(world.cluster, nodes, world.clock).edit_taints(node, (), (Taint(**SAME_KEY), Taint(**SAME_EFFECT)))
+    await edit_taints(world, nodes, node, (), (Taint(**SAME_KEY), Taint(**SAME_EFFECT)))
     assert [OURS, LAST] == await taints(world)
 
 
@@ -79,7 +86,7 @@ async def test_the_taints_of_another_node_of_that_name_stay() -> None:
     await world.create(a_node("n"))
     await world.patch(NODES, "n", {"spec": {"taints": [OURS, LAST]}})
     with pytest.raises(Stale):
-        await Writes(world.cluster, nodes, world.clock).edit_taints(node, (Taint(**SAME_EFFECT),), (Taint(**OURS),))
+        await edit_taints(world, nodes, node, (Taint(**SAME_EFFECT),), (Taint(**OURS),))
     assert [OURS, LAST] == await taints(world)
 
 
@@ -88,7 +95,7 @@ async def test_a_first_taint_does_not_take_the_place_of_others_that_came_meanwhi
     nodes, node = await seen(world, [])
     await world.patch(NODES, "n", {"spec": {"taints": [LAST]}})
     with pytest.raises(Stale):
-        await Writes(world.cluster, nodes, world.clock).edit_taints(node, (Taint(**OURS),), ())
+        await edit_taints(world, nodes, node, (Taint(**OURS),), ())
     assert [LAST] == await taints(world)
 
 
@@ -97,23 +104,22 @@ async def test_another_node_of_that_name_gets_no_labels() -> None:
     nodes, node = await seen(world, [])
     await world.remove(NODES, "n")
     await world.create(a_node("n"))
+    patch = merge_patch({"metadata": {"labels": {"a": "b"}}}, of=node)
     with pytest.raises(Stale):
-        await Writes(world.cluster, nodes, world.clock).set_labels(node, {"a": "b"})
+        await ObjectWriter(world.cluster, NODES, nodes).patch(node, patch)
     assert "a" not in ((await world.get(NODES, "n"))["metadata"].get("labels") or {})
 
 
 async def test_another_pod_of_that_name_is_neither_written_to_nor_deleted() -> None:
     world = ClusterWorld()
-    nodes, _ = await seen(world, [])
     await world.create(a_pod("p", node="n", terminationGracePeriodSeconds=0))
     pod = await world.users.get(PODS, "p", "default")
     await world.users.delete(PODS, "p", "default", grace_period_s=0)
     await world.create(a_pod("p", node="n"))
-    writes = Writes(world.cluster, nodes, world.clock)
+    writer = ObjectWriter(world.cluster, PODS, Caches(world.runtime).of(PODS), keeps_answers=False)
     with pytest.raises(Stale):
-        await writes.patch_pod(pod, {"phase": FAILED})
-    with pytest.raises(Stale):
-        await writes.delete_pod(pod, 0)
+        await writer.patch(pod, pod_patch(pod, {"phase": FAILED}), "status")
+    await writer.delete(pod, grace_period_s=0)
     assert "Pending" == (await world.get(PODS, "p"))["status"]["phase"]
 
 
@@ -127,8 +133,8 @@ async def test_a_node_that_is_refused_for_good_is_told_and_its_refusal_is_no_sta
     world = ClusterWorld()
     nodes, node = await seen(world, [OURS])
     world.cluster.refuse("patch nodes", error=NO)
-    with pytest.raises(Invalid):
-        await Writes(world.cluster, nodes, world.clock).edit_taints(node, (), (Taint(**OURS),))
+    with pytest.raises(Failed, match="the rule says no"):
+        await edit_taints(world, nodes, node, (), (Taint(**OURS),))
 
 
 async def test_a_refusal_of_a_node_that_has_moved_shows_the_cache_what_it_is_by_now() -> None:
@@ -136,7 +142,7 @@ async def test_a_refusal_of_a_node_that_has_moved_shows_the_cache_what_it_is_by_
     nodes, node = await seen(world, [OURS])
     await world.patch(NODES, "n", {"spec": {"taints": [LAST]}})
     with pytest.raises(Stale):
-        await Writes(world.cluster, nodes, world.clock).edit_taints(node, (), (Taint(**OURS),))
+        await edit_taints(world, nodes, node, (), (Taint(**OURS),))
     now = nodes.store.get(Key("", "n"))
     assert now is not None
     assert [LAST["key"]] == [one.key for one in now.spec.taints or ()]
@@ -148,8 +154,8 @@ async def test_a_refusal_is_told_where_nobody_can_say_whether_the_node_has_moved
     nodes, node = await seen(world, [OURS])
     world.cluster.refuse("patch nodes", error=NO)
     world.cluster.refuse("get nodes", error=error)
-    with pytest.raises(Invalid):
-        await Writes(world.cluster, nodes, world.clock).edit_taints(node, (), (Taint(**OURS),))
+    with pytest.raises(Failed, match="Node n could not be saved: no"):
+        await edit_taints(world, nodes, node, (), (Taint(**OURS),))
 
 
 @pytest.mark.parametrize("write", ["patch nodes/status", "patch nodes", "patch pods/status"])
@@ -161,7 +167,7 @@ async def test_who_is_refused_for_good_is_told_each_time_and_tried_ever_more_slo
         await world.add_pod()
         await world.silence()
         await asyncio.sleep(1000)
-        told = [line for line in capsys.readouterr().err.splitlines() if f"could not be done, trying again: {NO}" in line]
+        told = [line for line in capsys.readouterr().err.splitlines() if f"could not be saved: {NO}" in line]
         assert 0 <= rule.hits - len(told) <= 2, "those of objects that had moved are Stale"
         assert 10 < rule.hits < 60
         assert all("retry_in_s" in line for line in told)
@@ -182,5 +188,5 @@ async def test_an_ended_pod_that_can_not_be_removed_holds_up_no_other() -> None:
 async def test_a_node_whose_list_of_taints_is_written_as_empty_gets_its_first_one(empty: list[Any] | None) -> None:
     world = ClusterWorld()
     nodes, node = await seen(world, empty)
-    await Writes(world.cluster, nodes, world.clock).edit_taints(node, (Taint(**OURS),), ())
+    await edit_taints(world, nodes, node, (Taint(**OURS),), ())
     assert [OURS] == await taints(world)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from mooring.cluster.nodehealth import options as parts
-from mooring.cluster.nodehealth.caches import HealthCaches
 from mooring.cluster.nodehealth.eviction.controller import TaintEviction
 from mooring.cluster.nodehealth.lifecycle.controller import NodeLifecycle
 from mooring.cluster.nodehealth.options import NodeHealthOptions
 from mooring.cluster.nodehealth.podgc.controller import PodCollector
+from mooring.cluster.nodehealth.writes import HealthCaches
 from mooring.control.caches import Caches
 from mooring.control.controller import Controller
 from mooring.control.events import EventRecorder

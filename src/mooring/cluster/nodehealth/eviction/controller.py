@@ -11,11 +11,12 @@ from mooring.api.pods import Pod
 from mooring.base.clock import Instant
 from mooring.base.log import logger
 from mooring.cluster.nodehealth import reasons as why
-from mooring.cluster.nodehealth.caches import HealthCaches
-from mooring.cluster.nodehealth.eviction.decide import decide_eviction
+from mooring.cluster.nodehealth.eviction.decide import Action, Cancel, Evict, Stay, decide_eviction
 from mooring.cluster.nodehealth.eviction.reconcile import EvictionMetrics, Reconciler
 from mooring.cluster.nodehealth.view import no_execute_taints
+from mooring.cluster.nodehealth.writes import HealthCaches, tell_nobody
 from mooring.control.controller import Controller
+from mooring.control.decision import Deciding, Decision
 from mooring.control.events import EventRecorder
 from mooring.control.result import Result
 from mooring.control.runtime import Runtime
@@ -32,8 +33,9 @@ class TaintEviction:
     def __init__(self, runtime: Runtime, caches: HealthCaches, events: EventRecorder) -> None:
         self._clock, self._view = runtime.clock, caches.view
         self._since: dict[Key, Instant] = {}
-        self._reconciler = Reconciler(caches.writes, events, runtime.metrics.once(EvictionMetrics), runtime.clock)
-        self.controller: Controller[Key] = Controller(runtime, "tainteviction", self._reconcile, workers=WORKERS, label="Pod", log=log)
+        self._reconciler = Reconciler(caches, events, runtime.metrics.once(EvictionMetrics), runtime.clock)
+        deciding = Deciding(self._decide, self._perform, tell_nobody)
+        self.controller: Controller[Key] = Controller(runtime, "tainteviction", deciding, workers=WORKERS, label="Pod", log=log)
         self.controller.watch(caches.nodes, self._node_changed)
         self.controller.watch(caches.pods, self._pod_changed)
 
@@ -50,17 +52,25 @@ class TaintEviction:
         elif old is None or (old.spec, is_deleting(old)) != (new.spec, is_deleting(new)):
             yield change.key
 
-    async def _reconcile(self, key: Key) -> Result:
+    # -- one pod
+
+    def _decide(self, key: Key) -> Decision[Action]:
         pod = self._view.pods.get(key)
         if pod is None:
-            return Result(why.Gone(str(key)))
-        now = self._clock.now()
-        decision = decide_eviction(pod, self._view.node(pod.spec.node_name), self._since.pop(key, None), now)
-        self.controller.explain(key, decision.because)
-        if decision.since is not None:
-            self._since[key] = decision.since
-        if decision.cancelled:
-            self._reconciler.cancelled(pod)
-        if decision.evict:
-            return await self._reconciler.evict(pod, decision, first=not self.controller.failures(key))
-        return Result(decision.because, after_s=None if decision.at is None else decision.at - now)
+            return Decision(why.Gone(str(key)))
+        return decide_eviction(pod, self._view.node(pod.spec.node_name), self._since.pop(key, None), self._clock.now())
+
+    async def _perform(self, key: Key, decision: Decision[Action]) -> Result | None:
+        """Raises Failed, Stale."""
+        for action in decision.actions:
+            match action:
+                case Cancel(pod):
+                    self._reconciler.cancelled(pod)
+                case Stay(_, _, since):
+                    self._since[key] = since
+                case Evict(_, _, _, since):
+                    if since is not None:
+                        self._since[key] = since
+                    await self._reconciler.evict(action, first=not self.controller.failures(key))
+                    return None
+        return Result(decision.because, after_s=decision.after_s)

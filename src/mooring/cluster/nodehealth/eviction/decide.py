@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from mooring.api.core import Node, Taint
 from mooring.api.matching import tolerates
@@ -17,41 +18,60 @@ from mooring.api.pods import Pod, Toleration
 from mooring.base.clock import Instant
 from mooring.cluster.nodehealth import reasons as why
 from mooring.cluster.nodehealth.view import no_execute_taints
-from mooring.control.result import Because
+from mooring.control.decision import Decision
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Decision:
-    """evict: now. at: when it has to leave, None for never. since: the beginning of that time, None where none runs.
+class Evict:
+    """The pod leaves now. at: when it had to. since: the beginning of its time, None where none ran."""
 
-    cancelled: a time was running, and the pod may stay after all.
-    """
-
-    because: Because
-    evict: bool = False
-    at: Instant | None = None
-    since: Instant | None = None
-    cancelled: bool = False
+    pod: Pod
+    node: Node
+    at: Instant
+    since: Instant | None
 
 
-def decide_eviction(pod: Pod, node: Node | None, since: Instant | None, now: Instant) -> Decision:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stay:
+    """The pod may stay until `at`; its time began at `since`."""
+
+    pod: Pod
+    at: Instant
+    since: Instant
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cancel:
+    """A time was running, and the pod may stay after all."""
+
+    pod: Pod
+
+
+Action: TypeAlias = Evict | Stay | Cancel
+
+
+def decide_eviction(pod: Pod, node: Node | None, since: Instant | None, now: Instant) -> Decision[Action]:
     """since: as the last decision about this pod had it. A node that is gone is the pod garbage collector's business."""
     if is_deleting(pod):
         return Decision(why.Leaves())
     taints = no_execute_taints(node)
-    if not taints:
-        return Decision(why.NoTaint(), cancelled=since is not None and node is not None)
+    if node is None or not taints:
+        return Decision(why.NoTaint(), _cancel(pod, since if node is not None else None))
     used = _used(taints, pod.spec.tolerations or ())
     if isinstance(used, Taint):
-        return Decision(why.NotTolerated(f"{used.key}:{used.effect}"), evict=True, at=now, since=since)
+        return Decision(why.NotTolerated(f"{used.key}:{used.effect}"), (Evict(pod, node, now, since),), done="evicted")
     limits = [max(0, one.toleration_seconds) for one in used if one.toleration_seconds is not None]
     if not limits:
-        return Decision(why.Tolerates(), cancelled=since is not None)
+        return Decision(why.Tolerates(), _cancel(pod, since))
     began, seconds = now if since is None else since, min(limits)
     at = began + seconds
     if now >= at:
-        return Decision(why.TimeIsUp(seconds), evict=True, at=at, since=began)
-    return Decision(why.ToleratesFor(seconds, round(at - now, 3)), at=at, since=began)
+        return Decision(why.TimeIsUp(seconds), (Evict(pod, node, at, began),), done="evicted")
+    return Decision(why.ToleratesFor(seconds, round(at - now, 3)), (Stay(pod, at, began),), after_s=at - now)
+
+
+def _cancel(pod: Pod, since: Instant | None) -> tuple[Cancel, ...]:
+    return () if since is None else (Cancel(pod),)
 
 
 def _used(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> list[Toleration] | Taint:

@@ -10,14 +10,14 @@ from mooring.api.core import reference_to
 from mooring.api.meta import key_of
 from mooring.api.nodes import TRUE
 from mooring.api.pods import Pod
-from mooring.base.clock import Clock
-from mooring.cluster.nodehealth.eviction.decide import Decision
+from mooring.base.clock import Clock, rfc3339
+from mooring.cluster.nodehealth.eviction.decide import Evict
 from mooring.cluster.nodehealth.view import DISRUPTION_TARGET
-from mooring.cluster.nodehealth.writes import Writes
+from mooring.cluster.nodehealth.writes import HealthCaches, pod_patch
 from mooring.control.events import EventRecorder
-from mooring.control.result import Result
 
-_BUCKETS_S = (0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 30, 60, 120, 180, 240)
+REASON: Final = "TaintManagerEviction"
+_BUCKETS_S: Final = (0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 30, 60, 120, 180, 240)
 
 
 class EvictionMetrics:
@@ -38,29 +38,26 @@ class EvictionMetrics:
         self._seconds.observe(late_s)
 
 
-REASON: Final = "TaintManagerEviction"
-
-
 class Reconciler:
-    def __init__(self, writes: Writes, events: EventRecorder, metrics: EvictionMetrics, clock: Clock) -> None:
-        self._writes, self._events, self._metrics, self._clock = writes, events, metrics, clock
+    def __init__(self, caches: HealthCaches, events: EventRecorder, metrics: EvictionMetrics, clock: Clock) -> None:
+        self._caches, self._events, self._metrics, self._clock = caches, events, metrics, clock
 
-    async def evict(self, pod: Pod, decision: Decision, *, first: bool) -> Result:
-        """first: it did not fail before. Raises ApiError, Stale.
+    async def evict(self, action: Evict, *, first: bool) -> None:
+        """first: it did not fail before. Raises Failed, Stale.
 
         The taints are looked at anew: what makes pods would make another one at once, on a node that has been well for long.
         """
-        await self._writes.check_taints(pod.spec.node_name or "")
+        pod = action.pod
+        await self._caches.check_taints(action.node)
         if first:
             self._tell(pod, "Marking for deletion Pod")
         reason = {"reason": "DeletionByTaintManager", "message": "Taint manager: deleting due to NoExecute taint"}
         if not any((one.type, one.reason) == (DISRUPTION_TARGET, reason["reason"]) for one in pod.status.conditions or ()):
-            stamped = {"type": DISRUPTION_TARGET, "status": TRUE, **reason, "lastTransitionTime": self._writes.now}
+            stamped = {"type": DISRUPTION_TARGET, "status": TRUE, **reason, "lastTransitionTime": rfc3339(self._clock.wall_s())}
             observed = {"observedGeneration": pod.metadata.generation} if pod.metadata.generation else {}
-            await self._writes.patch_pod(pod, {"conditions": [{**stamped, **observed}]})
-        await self._writes.delete_pod(pod)
-        self._metrics.evicted(self._clock.now() - decision.at if decision.at is not None else 0.0)
-        return Result(decision.because, done="evicted")
+            await self._caches.pod_writer.patch(pod, pod_patch(pod, {"conditions": [{**stamped, **observed}]}), "status")
+        await self._caches.pod_writer.delete(pod)
+        self._metrics.evicted(self._clock.now() - action.at)
 
     def cancelled(self, pod: Pod) -> None:
         """It may stay after all."""

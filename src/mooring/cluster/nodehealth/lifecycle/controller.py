@@ -15,15 +15,15 @@ from mooring.api.nodes import UNKNOWN, readiness
 from mooring.api.pods import Pod
 from mooring.base.log import logger
 from mooring.cluster.nodehealth import reasons as why
-from mooring.cluster.nodehealth.caches import HealthCaches
-from mooring.cluster.nodehealth.lifecycle.decide import Heard, decide_node, decide_pod, heard_of_lease, heard_of_node
+from mooring.cluster.nodehealth.lifecycle.decide import Action, Heard, MarkUnready, decide_node, decide_pod, heard_of_lease, heard_of_node
 from mooring.cluster.nodehealth.lifecycle.reconcile import LifecycleMetrics, Reconciler
 from mooring.cluster.nodehealth.lifecycle.zones import Shift, Zones
 from mooring.cluster.nodehealth.options import NodeHealthOptions
 from mooring.cluster.nodehealth.view import zone_of
+from mooring.cluster.nodehealth.writes import HealthCaches, tell_nobody
 from mooring.control.controller import Controller
+from mooring.control.decision import Deciding, Decision
 from mooring.control.events import EventRecorder
-from mooring.control.result import Result
 from mooring.control.runtime import Runtime
 from mooring.kube.cache.informer import Change
 
@@ -40,9 +40,11 @@ class NodeLifecycle:
         self._metrics = runtime.metrics.once(LifecycleMetrics)
         self._zones = Zones(options)
         self._heard: dict[str, Heard] = {}
-        self._reconciler = Reconciler(runtime, caches.writes, self._zones, events)
-        self._nodes: Controller[str] = Controller(runtime, "nodelifecycle", self._reconcile, workers=WORKERS, label="Node", log=log)
-        self._pods: Controller[Key] = Controller(runtime, "nodelifecycle-pods", self._reconcile_pod, workers=WORKERS, label="Pod", log=log)
+        self._reconciler = Reconciler(runtime, caches, self._zones, self._heard, events)
+        nodes = Deciding(self._decide, self._reconciler.node, tell_nobody)
+        self._nodes: Controller[str] = Controller(runtime, "nodelifecycle", nodes, workers=WORKERS, label="Node", log=log)
+        pods = Deciding(self._decide_pod, self._reconciler.pod, tell_nobody)
+        self._pods: Controller[Key] = Controller(runtime, "nodelifecycle-pods", pods, workers=WORKERS, label="Pod", log=log)
         self.controllers = (self._nodes, self._pods)
         self._nodes.watch(caches.nodes, self._node_changed)
         self._nodes.watch(caches.leases, self._lease_changed)
@@ -81,33 +83,27 @@ class NodeLifecycle:
 
     # -- one node, one pod
 
-    async def _reconcile(self, name: str) -> Result:
-        self._wake(self._zones.refresh(self._clock.now()))
+    def _decide(self, name: str) -> Decision[Action]:
+        now = self._clock.now()
+        self._wake(self._zones.refresh(now))
         self._metrics.show(self._zones)
         node, heard = self._view.node(name), self._heard.get(name)
         if node is None or heard is None:
-            return Result(why.Gone(name))
-        decision = decide_node(node, heard, self._clock.now(), self._options, all_down=self._zones.all_down)
-        self._nodes.explain(name, decision.because)
-        result, known = await self._reconciler.node(node, heard, decision)
-        if known is not heard and self._heard.get(name) is heard:
-            self._heard[name] = known
-        return result
+            return Decision(why.Gone(name))
+        turn_s = self._zones.wait_s(zone_of(node), now)
+        return decide_node(node, heard, now, self._options, turn_s=turn_s, all_down=self._zones.all_down)
 
     def _wake(self, shift: Shift) -> None:
         """Who waits for the zones. Where nobody was ready, and somebody is now, all get their grace anew."""
         if shift.ended:
             now = self._clock.now()
-            self._heard = {name: Heard(now, one.has_ready, one.heartbeat, one.renewed) for name, one in self._heard.items()}
+            self._heard |= {name: Heard(now, one.has_ready, one.heartbeat, one.renewed) for name, one in self._heard.items()}
         if shift.began or shift.ended:
             log.info(0, "No node is ready: evictions stop" if shift.began else "Some nodes are ready again: evictions go on")
         for node in self._view.nodes.values() if shift.zones or shift.began or shift.ended else ():
             if shift.began or shift.ended or zone_of(node) in shift.zones:
                 self._nodes.add(node.metadata.name)
 
-    async def _reconcile_pod(self, key: Key) -> Result:
+    def _decide_pod(self, key: Key) -> Decision[MarkUnready]:
         pod = self._view.pods.get(key)
-        if pod is None:
-            return Result(why.Gone(str(key)))
-        node = self._view.node(pod.spec.node_name)
-        return await self._reconciler.pod(pod, node) if decide_pod(pod, node) else Result(why.AsItShouldBe())
+        return Decision(why.Gone(str(key))) if pod is None else decide_pod(pod, self._view.node(pod.spec.node_name))

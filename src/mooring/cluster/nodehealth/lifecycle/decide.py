@@ -9,8 +9,9 @@ not ready, and taints change by one write.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from mooring.api.coordination import Lease
 from mooring.api.core import Node, Taint
@@ -20,6 +21,7 @@ from mooring.base.clock import Instant, parse_rfc3339
 from mooring.cluster.nodehealth import reasons as why
 from mooring.cluster.nodehealth.options import NodeHealthOptions
 from mooring.cluster.nodehealth.view import ARCH_LABELS, NO_EXECUTE, NO_SCHEDULE, NOT_READY_TAINT, OS_LABELS, UNREACHABLE_TAINT, zone_of
+from mooring.control.decision import Decision
 from mooring.control.result import Because
 
 
@@ -75,47 +77,84 @@ _EVICTING_KEYS: Final = (NOT_READY_TAINT, UNREACHABLE_TAINT)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Decision:
-    """conditions: to be written, once the API server has said that the node's Lease is as we know it; then all is decided anew.
+class TurnUnknown:
+    """The conditions to be written, once the API server has said that the node's Lease is as we know it. was_ready: users hear of it."""
 
-    added, removed: taints. evicting: a NoExecute taint beside them as soon as it is the zone's turn. labels: to be set.
-    silent_at: when the node counts as silent unless something is heard of it, None for one that does already.
-    """
+    node: Node
+    heard: Heard
+    conditions: tuple[Mapping[str, Any], ...]
+    was_ready: bool
 
-    because: Because
-    conditions: tuple[Mapping[str, Any], ...] = ()
-    was_ready: bool = False
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ChangeTaints:
+    """evicting: the NoExecute taint among the added ones that takes its zone's turn, None for none."""
+
+    node: Node
     added: tuple[Taint, ...] = ()
     removed: tuple[Taint, ...] = ()
     evicting: Taint | None = None
-    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    silent_at: Instant | None = None
 
 
-def decide_node(node: Node, heard: Heard, now: Instant, options: NodeHealthOptions, *, all_down: bool) -> Decision:
-    """all_down: no node of any zone is ready."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class SetLabels:
+    node: Node
+    labels: Mapping[str, str]
+
+
+Action: TypeAlias = TurnUnknown | ChangeTaints | SetLabels
+
+
+def decide_node(
+    node: Node, heard: Heard, now: Instant, options: NodeHealthOptions, *, turn_s: float = 0.0, all_down: bool = False
+) -> Decision[Action]:
+    """turn_s: until a node of its zone may get a NoExecute taint. all_down: no node of any zone is ready."""
     ready = readiness(node)
     silent_at = heard.at + (options.node_monitor_grace_period_s if ready else options.node_startup_grace_period_s)
     if now >= silent_at and ready != UNKNOWN:
-        return Decision(why.Silent(round(now - heard.at, 3)), tuple(_unknown(node)), was_ready=ready == TRUE)
-    scheduling = _scheduling_taints(node)
+        action = TurnUnknown(node, heard, tuple(_unknown(node)), was_ready=ready == TRUE)
+        return Decision(why.Silent(round(now - heard.at, 3)), (action,), again=True, done="the conditions are Unknown now")
+    wanted, outdated = _evicting_taint(node, ready, all_down=all_down)
+    has_turn = wanted is not None and not outdated
+    because = _reason(node, ready, waits=has_turn, all_down=all_down)
+    taints = _taints(node, wanted if outdated or turn_s <= 0 else None, outdated)
+    if taints.added or taints.removed:
+        evicting = wanted if has_turn and turn_s <= 0 else None
+        changed = dataclasses.replace(taints, evicting=evicting)
+        return Decision(because, (changed,), again=True, done=_shown(changed))
+    if labels := dict(_labels(node)):
+        return Decision(because, (SetLabels(node, labels),), again=True, done="set the beta labels")
+    waits = [*((max(0.0, silent_at - now),) if ready != UNKNOWN else ()), *((turn_s,) if has_turn and turn_s < math.inf else ())]
+    return Decision(because, after_s=min(waits, default=None))
+
+
+def _taints(node: Node, evicting: Taint | None, outdated: tuple[Taint, ...]) -> ChangeTaints:
+    """All taints that change now. evicting: to be added. outdated: NoExecute taints that go."""
+    wanted = _scheduling_taints(node)
     held = {taint.key for taint in node.spec.taints or () if taint.effect == NO_SCHEDULE and taint.key in _SCHEDULING_KEYS}
-    wanted, removed = _evicting_taint(node, ready, all_down=all_down)
-    instead = wanted is not None and bool(removed)
-    return Decision(
-        _reason(node, ready, waits=wanted is not None and not instead, all_down=all_down),
-        added=(*(Taint(key=key, effect=NO_SCHEDULE) for key in sorted(scheduling - held)), *((wanted,) if wanted and instead else ())),
-        removed=(*(Taint(key=key, effect=NO_SCHEDULE) for key in sorted(held - scheduling)), *removed),
-        evicting=None if instead else wanted,
-        labels=dict(_labels(node)),
-        silent_at=silent_at if ready != UNKNOWN else None,
-    )
+    added = tuple(Taint(key=key, effect=NO_SCHEDULE) for key in sorted(wanted - held))
+    removed = tuple(Taint(key=key, effect=NO_SCHEDULE) for key in sorted(held - wanted))
+    return ChangeTaints(node, (*added, *((evicting,) if evicting is not None else ())), (*removed, *outdated))
 
 
-def decide_pod(pod: Pod, node: Node | None) -> bool:
-    """True for a pod that is to be marked as not ready: it says that it is, and its node is not."""
+def _shown(change: ChangeTaints) -> str:
+    signed = (*(("+", one) for one in change.added), *(("-", one) for one in change.removed))
+    return f"changed taints: {', '.join(f'{sign}{one.key}:{one.effect}' for sign, one in signed)}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MarkUnready:
+    """Unless the pod's kubelet has spoken meanwhile."""
+
+    pod: Pod
+
+
+def decide_pod(pod: Pod, node: Node | None) -> Decision[MarkUnready]:
+    """A pod is marked as not ready that says that it is, where its node is not."""
     says_ready = any(one.type == READY and one.status != FALSE for one in pod.status.conditions or ())
-    return says_ready and readiness(node) not in ("", TRUE)
+    if node is None or not says_ready or readiness(node) in ("", TRUE):
+        return Decision(why.AsItShouldBe())
+    return Decision(why.OnUnwellNode(pod.spec.node_name, readiness(node)), (MarkUnready(pod),), done="marked as not ready")
 
 
 def _unknown(node: Node) -> Iterator[dict[str, Any]]:

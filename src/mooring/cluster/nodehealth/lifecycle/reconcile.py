@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-import math
-
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from mooring.api.coordination import LEASES, NODE_LEASE_NAMESPACE, Lease
-from mooring.api.core import Node, ObjectReference, Taint, reference_to
-from mooring.api.nodes import FALSE, READY, readiness
-from mooring.api.pods import Pod
-from mooring.cluster.nodehealth import reasons as why
-from mooring.cluster.nodehealth.lifecycle.decide import Decision, Heard, heard_of_lease
+from mooring.api.core import Node, ObjectReference, reference_to
+from mooring.api.meta import Key
+from mooring.api.nodes import FALSE, READY
+from mooring.base.clock import rfc3339
+from mooring.cluster.nodehealth.lifecycle.decide import (
+    Action,
+    ChangeTaints,
+    Heard,
+    MarkUnready,
+    SetLabels,
+    TurnUnknown,
+    heard_of_lease,
+)
 from mooring.cluster.nodehealth.lifecycle.zones import Zones
 from mooring.cluster.nodehealth.view import zone_of
-from mooring.cluster.nodehealth.writes import Writes
+from mooring.cluster.nodehealth.writes import HealthCaches, conditions_patch, pod_patch, taints_patch
+from mooring.control.decision import Decision
 from mooring.control.events import EventRecorder
 from mooring.control.result import Result
 from mooring.control.runtime import Runtime
 from mooring.kube.errors import NotFound
+from mooring.kube.patch import merge_patch
 
 
 class LifecycleMetrics:
@@ -46,40 +54,44 @@ class LifecycleMetrics:
 
 
 class Reconciler:
-    """Raises ApiError, Stale."""
+    """heard: of each node, by this process; what a Lease says before a node turns unknown is noted there."""
 
-    def __init__(self, runtime: Runtime, writes: Writes, zones: Zones, events: EventRecorder) -> None:
-        self._cluster, self._clock, self._writes, self._zones, self._events = runtime.cluster, runtime.clock, writes, zones, events
+    def __init__(self, runtime: Runtime, caches: HealthCaches, zones: Zones, heard: dict[str, Heard], events: EventRecorder) -> None:
+        self._cluster, self._clock = runtime.cluster, runtime.clock
+        self._nodes, self._pods = caches.node_writer, caches.pod_writer
+        self._zones, self._heard, self._events = zones, heard, events
         self._metrics = runtime.metrics.once(LifecycleMetrics)
 
-    async def node(self, node: Node, heard: Heard, decision: Decision) -> tuple[Result, Heard]:
-        """What came of it, and what is known of the node's signs of life then."""
-        if decision.conditions:
-            return await self._turn_unknown(node, heard, decision)
-        turn_s = self._turn_s(node, decision.evicting)
-        added = (*decision.added, *((decision.evicting,) if decision.evicting is not None and turn_s <= 0 else ()))
-        if added or decision.removed:
-            await self._writes.edit_taints(node, added, decision.removed)
-            if decision.evicting in added:
-                self._metrics.evictions.labels(zone_of(node)).inc()
-            done = f"changed taints: {', '.join((*(f'+{_shown(one)}' for one in added), *(f'-{_shown(one)}' for one in decision.removed)))}"
-            return Result(decision.because, done=done, again=True), heard
-        if decision.labels:
-            await self._writes.set_labels(node, decision.labels)
-            return Result(decision.because, done="set the beta labels", again=True), heard
-        silent_s = math.inf if decision.silent_at is None else max(0.0, decision.silent_at - self._clock.now())
-        after_s = min(silent_s, turn_s if decision.evicting is not None else math.inf)
-        return Result(decision.because, after_s=None if after_s == math.inf else after_s), heard
+    @property
+    def _now(self) -> str:
+        return rfc3339(self._clock.wall_s())
 
-    async def _turn_unknown(self, node: Node, heard: Heard, decision: Decision) -> tuple[Result, Heard]:
-        """The cache may be behind, or cut off from the API server: the Lease is read first."""
-        lease = await self._lease(node.metadata.name)
-        if (now_heard := heard_of_lease(heard, lease, self._clock.now())) != heard:
-            return Result(decision.because, again=True), now_heard
-        await self._writes.set_conditions(node, decision.conditions)
-        if decision.was_ready:
-            self._events.event(_of_node(node), "Normal", "NodeNotReady", f"Node {node.metadata.name} status is now: NodeNotReady")
-        return Result(decision.because, done="the conditions are Unknown now", again=True), heard
+    async def node(self, name: str, decision: Decision[Action]) -> Result | None:
+        """Raises ApiError, Failed, Stale."""
+        for action in decision.actions:
+            match action:
+                case TurnUnknown():
+                    return await self._turn_unknown(action, decision)
+                case ChangeTaints():
+                    await self._change_taints(action)
+                case SetLabels(node, labels):
+                    await self._nodes.patch(node, merge_patch({"metadata": {"labels": dict(labels)}}, of=node))
+        return None if decision.actions else Result(decision.because, after_s=decision.after_s)
+
+    async def _turn_unknown(self, action: TurnUnknown, decision: Decision[Action]) -> Result | None:
+        """The cache may be behind, or cut off from the API server: the Lease is read first. Whatever came meanwhile, a heartbeat perhaps,
+        makes the write Stale.
+        """
+        node, name = action.node, action.node.metadata.name
+        heard = heard_of_lease(action.heard, await self._lease(name), self._clock.now())
+        if heard != action.heard:
+            if self._heard.get(name) is action.heard:
+                self._heard[name] = heard
+            return Result(decision.because, again=True)
+        await self._nodes.patch(node, conditions_patch(node, action.conditions, self._now), "status", strictly=True)
+        if action.was_ready:
+            self._events.event(_of_node(node), "Normal", "NodeNotReady", f"Node {name} status is now: NodeNotReady")
+        return None
 
     async def _lease(self, node_name: str) -> Lease | None:
         try:
@@ -87,23 +99,20 @@ class Reconciler:
         except NotFound:
             return None
 
-    def _turn_s(self, node: Node, evicting: Taint | None) -> float:
-        """The seconds until the node may get its NoExecute taint; where that is now, it has taken its zone's turn."""
-        if evicting is None:
-            return 0.0
-        now, zone = self._clock.now(), zone_of(node)
-        wait_s = self._zones.wait_s(zone, now)
-        if wait_s <= 0:
-            self._zones.take(zone, now)
-        return wait_s
+    async def _change_taints(self, action: ChangeTaints) -> None:
+        """A node that gets its NoExecute taint has taken its zone's turn, whatever comes of the write."""
+        if action.evicting is not None:
+            self._zones.take(zone_of(action.node), self._clock.now())
+        await self._nodes.patch(action.node, taints_patch(action.node, action.added, action.removed, self._now))
+        if action.evicting is not None:
+            self._metrics.evictions.labels(zone_of(action.node)).inc()
 
-    async def pod(self, pod: Pod, node: Node | None) -> Result:
-        """Marks it as not ready, unless its kubelet has spoken meanwhile."""
-        because = why.OnUnwellNode(pod.spec.node_name, readiness(node))
-        status = {"conditions": [{"type": READY, "status": FALSE, "lastTransitionTime": self._writes.now}]}
-        await self._writes.patch_pod(pod, status, strictly=True)
-        self._events.event(reference_to(pod, "Pod"), "Warning", "NodeNotReady", "Node is not ready")
-        return Result(because, done="marked as not ready")
+    async def pod(self, key: Key, decision: Decision[MarkUnready]) -> None:
+        """Raises Failed; Stale where the pod's kubelet has spoken meanwhile."""
+        for action in decision.actions:
+            status = {"conditions": [{"type": READY, "status": FALSE, "lastTransitionTime": self._now}]}
+            await self._pods.patch(action.pod, pod_patch(action.pod, status), "status", strictly=True)
+            self._events.event(reference_to(action.pod, "Pod"), "Warning", "NodeNotReady", "Node is not ready")
 
     # -- coming and going
 
@@ -119,7 +128,3 @@ class Reconciler:
 
 def _of_node(node: Node) -> ObjectReference:
     return ObjectReference("v1", "Node", "", node.metadata.name, node.metadata.uid)
-
-
-def _shown(taint: Taint) -> str:
-    return f"{taint.key}:{taint.effect}"

@@ -12,16 +12,17 @@ from mooring.api.nodes import OUT_OF_SERVICE_TAINT, has_taint, readiness
 from mooring.api.pods import Pod
 from mooring.base.log import logger
 from mooring.cluster.nodehealth import reasons as why
-from mooring.cluster.nodehealth.caches import HealthCaches
 from mooring.cluster.nodehealth.options import NodeHealthOptions
-from mooring.cluster.nodehealth.podgc.decide import Absence, Cause, Decision, decide_pod, decide_terminated, is_removed
+from mooring.cluster.nodehealth.podgc.decide import Absence, Action, AskForNode, Remove, decide_pod, decide_terminated
 from mooring.cluster.nodehealth.podgc.reconcile import PodGcMetrics, Reconciler
 from mooring.cluster.nodehealth.view import is_terminated
+from mooring.cluster.nodehealth.writes import HealthCaches, tell_nobody
 from mooring.control.controller import Controller
+from mooring.control.decision import Deciding, Decision, Failed
 from mooring.control.result import Result, Stale
 from mooring.control.runtime import Runtime
 from mooring.kube.cache.informer import Change
-from mooring.kube.errors import ApiError, NotFound
+from mooring.kube.errors import NotFound
 
 log = logger(__name__)
 
@@ -36,9 +37,11 @@ class PodCollector:
     def __init__(self, runtime: Runtime, caches: HealthCaches, options: NodeHealthOptions) -> None:
         self._cluster, self._clock, self._view, self._options = runtime.cluster, runtime.clock, caches.view, options
         self._absences: dict[str, Absence] = {}
-        self._reconciler = Reconciler(caches.writes, runtime.metrics.once(PodGcMetrics))
-        self._pods: Controller[Key] = Controller(runtime, "podgc", self._reconcile, workers=WORKERS, label="Pod", log=log)
-        self._ended: Controller[str] = Controller(runtime, "podgc-ended", self._reconcile_ended, workers=1, label="pods", log=log)
+        self._reconciler = Reconciler(caches.pod_writer, runtime.metrics.once(PodGcMetrics), runtime.clock)
+        one = Deciding(self._decide, self._perform, tell_nobody)
+        self._pods: Controller[Key] = Controller(runtime, "podgc", one, workers=WORKERS, label="Pod", log=log)
+        ended = Deciding(self._decide_ended, self._perform_ended, tell_nobody)
+        self._ended: Controller[str] = Controller(runtime, "podgc-ended", ended, workers=1, label="pods", log=log)
         self.controllers = (self._pods, self._ended)
         self._pods.watch(caches.pods, self._pod_changed)
         self._pods.watch(caches.nodes, self._node_changed)
@@ -71,25 +74,27 @@ class PodCollector:
 
     # -- one pod
 
-    async def _reconcile(self, key: Key) -> Result:
+    def _decide(self, key: Key) -> Decision[Action]:
         pod = self._view.pods.get(key)
         if pod is None:
-            return Result(why.Gone(str(key)))
-        decision = self._decided(pod)
-        self._pods.explain(key, decision.because)
-        if decision.asks:
-            await self._ask(pod.spec.node_name)
-            return Result(decision.because, again=True)
-        if decision.remove is not None:
-            return await self._reconciler.remove(pod, decision.remove, decision.because)
-        return Result(decision.because, after_s=decision.after_s)
-
-    def _decided(self, pod: Pod) -> Decision:
+            return Decision(why.Gone(str(key)))
         now, node_name = self._clock.now(), pod.spec.node_name
         node, absence = self._view.node(node_name), None
         if node is None and node_name:
             absence = self._absences.setdefault(node_name, Absence(now))
         return decide_pod(pod, node, absence, now, self._options.quarantine_s)
+
+    async def _perform(self, key: Key, decision: Decision[Action]) -> Result | None:
+        """Raises Failed, Stale, ApiError."""
+        for action in decision.actions:
+            match action:
+                case AskForNode(name):
+                    await self._ask(name)
+                    return Result(decision.because, again=True)
+                case Remove():
+                    await self._reconciler.remove(action)
+                    return None
+        return Result(decision.because, after_s=decision.after_s)
 
     async def _ask(self, node_name: str) -> None:
         """A node that is there after all is on its way into the cache, and gets its quarantine anew. Raises ApiError."""
@@ -102,26 +107,24 @@ class PodCollector:
         else:
             self._absences.pop(node_name, None)
 
-    async def _reconcile_ended(self, key: str) -> Result:
+    # -- all that have ended
+
+    def _decide_ended(self, key: str) -> Decision[Remove]:
+        return decide_terminated(self._view.terminated, self._options.terminated_pod_gc_threshold)
+
+    async def _perform_ended(self, key: str, decision: Decision[Remove]) -> None:
         """One pod after the other: there are many only after a burst. One that can't be removed holds up no other.
 
-        Raises ApiError, Stale.
+        Raises Failed, Stale.
         """
-        ended, threshold = self._view.terminated, self._options.terminated_pod_gc_threshold
-        surplus = decide_terminated(ended, threshold)
-        if not surplus:
-            return Result(why.FewEnough())
-        because = why.TooMany(len(ended), threshold)
-        failures: list[ApiError | Stale] = []
-        for pod in surplus:
+        failures: list[Failed | Stale] = []
+        for action in decision.actions:
             try:
-                if not is_removed(pod):
-                    await self._reconciler.remove(pod, Cause.TERMINATED, because)
-            except (ApiError, Stale) as error:
+                await self._reconciler.remove(action)
+            except (Failed, Stale) as error:
                 failures.append(error)
         if failures:
             raise failures[0]
-        return Result(because, done=f"removed {len(surplus)} pods that had ended")
 
 
 def _condition(node: Node) -> tuple[str, bool]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from mooring.api.core import Node
 from mooring.api.meta import is_deleting
@@ -17,6 +18,7 @@ from mooring.api.pods import Pod
 from mooring.base.clock import Instant
 from mooring.cluster.nodehealth import reasons as why
 from mooring.cluster.nodehealth.view import is_terminated
+from mooring.control.decision import Decision
 from mooring.control.result import Because
 
 FINISHED = ("Succeeded", "Failed")
@@ -44,37 +46,49 @@ class Absence:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Decision:
-    """remove: by force, for this cause. asks: the API server for the node first. after_s: until the next look."""
+class Remove:
+    """By force."""
 
-    because: Because
-    remove: Cause | None = None
-    asks: bool = False
-    after_s: float | None = None
+    pod: Pod
+    cause: Cause
 
 
-def decide_pod(pod: Pod, node: Node | None, absence: Absence | None, now: Instant, quarantine_s: float) -> Decision:
+@dataclasses.dataclass(frozen=True, slots=True)
+class AskForNode:
+    """Whether the API server has the node that the cache lacks."""
+
+    name: str
+
+
+Action: TypeAlias = Remove | AskForNode
+
+
+def decide_pod(pod: Pod, node: Node | None, absence: Absence | None, now: Instant, quarantine_s: float) -> Decision[Action]:
     """absence: of the pod's node, where there is no node."""
     node_name = pod.spec.node_name
     if is_removed(pod):
         return Decision(why.Removed())
     if not node_name:
-        return Decision(why.Unscheduled(), Cause.UNSCHEDULED) if is_deleting(pod) else Decision(why.Kept())
+        return _removed(pod, Cause.UNSCHEDULED, why.Unscheduled()) if is_deleting(pod) else Decision(why.Kept())
     if node is not None:
         return _on_node(pod, node)
     assert absence is not None
     if pod.metadata.uid in absence.confirmed:
-        return Decision(why.NodeGone(node_name), Cause.ORPHANED)
+        return _removed(pod, Cause.ORPHANED, why.NodeGone(node_name))
     left_s = absence.since + quarantine_s - now
     if left_s > 0:
         return Decision(why.NodeMissing(node_name, round(left_s, 3)), after_s=left_s)
-    return Decision(why.NodeMissing(node_name, 0.0), asks=True)
+    return Decision(why.NodeMissing(node_name, 0.0), (AskForNode(node_name),), again=True)
 
 
-def _on_node(pod: Pod, node: Node) -> Decision:
+def _on_node(pod: Pod, node: Node) -> Decision[Action]:
     if is_deleting(pod) and readiness(node) != TRUE and has_taint(node, OUT_OF_SERVICE_TAINT):
-        return Decision(why.OutOfService(node.metadata.name), Cause.OUT_OF_SERVICE)
+        return _removed(pod, Cause.OUT_OF_SERVICE, why.OutOfService(node.metadata.name))
     return Decision(why.Kept())
+
+
+def _removed(pod: Pod, cause: Cause, because: Because) -> Decision[Action]:
+    return Decision(because, (Remove(pod, cause),), done="removed by force")
 
 
 def is_removed(pod: Pod) -> bool:
@@ -82,11 +96,14 @@ def is_removed(pod: Pod) -> bool:
     return is_deleting(pod) and pod.metadata.deletion_grace_period_seconds == 0 and pod.status.phase in FINISHED
 
 
-def decide_terminated(pods: Iterable[Pod], threshold: int) -> tuple[Pod, ...]:
-    """The pods that have ended and are to go: evicted ones first, then the oldest."""
+def decide_terminated(pods: Iterable[Pod], threshold: int) -> Decision[Remove]:
+    """The pods that have ended and are to go: evicted ones first, then the oldest. One that only its finalizers keep counts, and stays."""
     ended = [pod for pod in pods if is_terminated(pod)]
     surplus = len(ended) - threshold if threshold > 0 else 0
-    return tuple(sorted(ended, key=_order)[:surplus]) if surplus > 0 else ()
+    if surplus <= 0:
+        return Decision(why.FewEnough())
+    actions = tuple(Remove(pod, Cause.TERMINATED) for pod in sorted(ended, key=_order)[:surplus] if not is_removed(pod))
+    return Decision(why.TooMany(len(ended), threshold), actions, done=f"removed {surplus} pods that had ended")
 
 
 def _order(pod: Pod) -> tuple[bool, str, str]:

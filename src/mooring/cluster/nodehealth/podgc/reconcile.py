@@ -8,11 +8,12 @@ from prometheus_client import CollectorRegistry, Counter
 
 from mooring.api.nodes import TRUE
 from mooring.api.pods import Pod
-from mooring.cluster.nodehealth.podgc.decide import FINISHED, Cause
+from mooring.base.clock import Clock, rfc3339
+from mooring.cluster.nodehealth.podgc.decide import FINISHED, Cause, Remove
 from mooring.cluster.nodehealth.view import DISRUPTION_TARGET
-from mooring.cluster.nodehealth.writes import FAILED, Writes
-from mooring.control.result import Because, Result
-from mooring.kube.errors import ApiError
+from mooring.cluster.nodehealth.writes import FAILED, pod_patch
+from mooring.control.decision import Failed
+from mooring.control.object_writer import ObjectWriter
 
 
 class PodGcMetrics:
@@ -30,23 +31,23 @@ _ORPHANED: Final = {"type": DISRUPTION_TARGET, "status": TRUE, "reason": "Deleti
 
 
 class Reconciler:
-    def __init__(self, writes: Writes, metrics: PodGcMetrics) -> None:
-        self._writes, self._metrics = writes, metrics
+    def __init__(self, pods: ObjectWriter[Pod], metrics: PodGcMetrics, clock: Clock) -> None:
+        self._pods, self._metrics, self._clock = pods, metrics, clock
 
-    async def remove(self, pod: Pod, cause: Cause, because: Because) -> Result:
-        """Raises ApiError, Stale."""
-        namespace = pod.metadata.namespace
+    async def remove(self, action: Remove) -> None:
+        """Raises Failed, Stale."""
+        pod, cause = action.pod, action.cause
+        labels = pod.metadata.namespace, cause.value
         try:
             if pod.status.phase not in FINISHED:
-                await self._writes.patch_pod(pod, self._failed(pod, cause))
-            await self._writes.delete_pod(pod, grace_period_s=0)
-        except ApiError:
-            self._metrics.errors.labels(namespace, cause.value).inc()
+                await self._pods.patch(pod, pod_patch(pod, self._failed(pod, cause)), "status")
+            await self._pods.delete(pod, grace_period_s=0)
+        except Failed:
+            self._metrics.errors.labels(*labels).inc()
             raise
-        self._metrics.removed.labels(namespace, cause.value).inc()
-        return Result(because, done="removed by force")
+        self._metrics.removed.labels(*labels).inc()
 
     def _failed(self, pod: Pod, cause: Cause) -> dict[str, Any]:
         observed = {"observedGeneration": pod.metadata.generation} if pod.metadata.generation else {}
-        disrupted = {**_ORPHANED, "lastTransitionTime": self._writes.now, **observed}
+        disrupted = {**_ORPHANED, "lastTransitionTime": rfc3339(self._clock.wall_s()), **observed}
         return {"phase": FAILED, **observed, **({"conditions": [disrupted]} if cause is Cause.ORPHANED else {})}
