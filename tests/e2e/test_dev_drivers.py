@@ -133,7 +133,7 @@ def test_a_driver_that_dies_is_started_again_and_its_pods_go_on(tmp_path: Path) 
         kubectl.apply(OWN_CLAIM, pod())
         kubectl.ready("pod")
         for pid in processes_with(socket):
-            if "keeper" not in Path(f"/proc/{pid}/cmdline").read_text():
+            if "supervisor" not in Path(f"/proc/{pid}/cmdline").read_text():
                 os.kill(pid, signal.SIGKILL)
         eventually(lambda: "the driver ended with exit code 137: started again" in program.output_alive(), 20, "its end is told")
         eventually(lambda: "CSI driver is back, unchanged" in program.output_alive(), 20, "it is back")

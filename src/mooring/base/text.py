@@ -38,8 +38,8 @@ def quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def slips(typed: str, meant: str) -> int:
-    """How many slips of a finger are between them: letters that are missing, too many, wrong, or in the order of their neighbours."""
+def edit_distance(typed: str, meant: str) -> int:
+    """The number of typing errors between two words: letters that are missing, superfluous, wrong, or swapped with their neighbour."""
     before: list[int] = []
     row = list(range(len(meant) + 1))
     for number, letter in enumerate(typed, 1):

@@ -36,6 +36,6 @@ def _serve(setup: Setup[ProcessWideFlags], machine: Machine) -> int:
         from mooring.cli.sidecar import run_sidecar
 
         return run_sidecar(together.sidecar(), setup, machine)
-    from mooring.cli.manager import run_posts
+    from mooring.cli.manager import run_works
 
-    return run_posts(NAME, setup, machine, together.posts)
+    return run_works(NAME, setup, machine, together.works)

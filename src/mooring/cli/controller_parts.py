@@ -27,7 +27,7 @@ from mooring.cli.controller_flags import (
 from mooring.cli.process import Machine, Setup
 from mooring.control.caches import Caches
 from mooring.control.manager import Managers, Work
-from mooring.control.program.terms import Post, Posts
+from mooring.control.program.terms import LeasedWork, LeasedWorks
 from mooring.control.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Together:
             as_kubectl=True,
             ask=self._ask,
             check_driver=self._check_driver,
-            posts=self._posts_beside_driver,
+            works=self._works_beside_driver,
         )
 
     async def _ask(self, cluster: Cluster) -> None:
@@ -113,17 +113,17 @@ class Together:
             except ConfigError as error:
                 raise ConfigError(f"{name}: {error}", exit_code=error.exit_code) from None
 
-    def posts(self, runtime: Runtime) -> Posts:
+    def works(self, runtime: Runtime) -> LeasedWorks:
         """Those of a process without a driver."""
-        return self._posts(self._name, runtime, self._parts_without_driver(runtime, frozenset()))
+        return self._works(self._name, runtime, self._parts_without_driver(runtime, frozenset()))
 
-    def _posts_beside_driver(self, context: Context[ProcessWideFlags]) -> Posts:
+    def _works_beside_driver(self, context: Context[ProcessWideFlags]) -> LeasedWorks:
         from mooring.csi.driver_capabilities import capabilities_of
 
         driver = capabilities_of(context.info)
         own = frozenset({driver.name} if driver.publishes and ATTACHER in self._enabled else ())
         parts = {name: self._part_of(one, name, context) for name, one in self._sidecars.items()}
-        return self._posts(f"{self._name}-{driver.name}", context.runtime, parts | self._parts_without_driver(context.runtime, own))
+        return self._works(f"{self._name}-{driver.name}", context.runtime, parts | self._parts_without_driver(context.runtime, own))
 
     def _part_of(self, sidecar: Sidecar[Any], name: str, context: Context[ProcessWideFlags]) -> Part:
         setup = self._setup_of(name)
@@ -156,19 +156,19 @@ class Together:
             found[WORKLOADS] = Part(lambda caches: _workloads(runtime, caches), "mooring-workloads")
         return found
 
-    def _posts(self, lock_name: str, runtime: Runtime, parts: Mapping[str, Part]) -> Posts:
+    def _works(self, lock_name: str, runtime: Runtime, parts: Mapping[str, Part]) -> LeasedWorks:
         if not self._setup.flags.lease_each:
-            return Posts((Post(self._name, lock_name, _one_ahead(lambda: _all_of(parts, Caches(runtime, self._name)))),))
+            return LeasedWorks((LeasedWork(self._name, lock_name, _one_ahead(lambda: _all_of(parts, Caches(runtime, self._name)))),))
         caches = Caches(runtime, self._name)
-        return Posts(tuple(_post(name, part, caches) for name, part in parts.items()), beside=caches.follow)
+        return LeasedWorks(tuple(_leased_work(name, part, caches) for name, part in parts.items()), beside=caches.follow)
 
 
 def _all_of(parts: Mapping[str, Part], caches: Caches) -> OneWork:
     return OneWork(caches, {name: part.make(caches.share()) for name, part in parts.items()})
 
 
-def _post(name: str, part: Part, caches: Caches) -> Post:
-    return Post(name, part.lock_name, _one_ahead(lambda: part.make(caches.share())), part.starting, namespace=part.namespace)
+def _leased_work(name: str, part: Part, caches: Caches) -> LeasedWork:
+    return LeasedWork(name, part.lock_name, _one_ahead(lambda: part.make(caches.share())), part.starting, namespace=part.namespace)
 
 
 def _one_ahead(make: Callable[[], Work]) -> Callable[[], Work]:

@@ -252,7 +252,7 @@ async def _dev(flags: DevFlags, prog: str, space: MountSpace, ending: Ending) ->
     from mooring.base.randomness import Random
     from mooring.dev.getting_started import Commands
     from mooring.dev.live.view import view_for
-    from mooring.dev.outlet import passed_on, settle
+    from mooring.dev.output import passed_on, settle
     from mooring.dev.run import run_dev
     from mooring.dev.story import Story
 

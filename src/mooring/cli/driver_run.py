@@ -128,7 +128,7 @@ COMMAND: Final[Command[RunFlags]] = Command(
 
 async def _serve(flags: RunFlags, words: str = "") -> int:
     from mooring.base.stopping import unless_stopped
-    from mooring.driver.loading import load, told
+    from mooring.driver.loading import load, story_of
     from mooring.driver.server import serving
 
     if not words:
@@ -138,7 +138,7 @@ async def _serve(flags: RunFlags, words: str = "") -> int:
     except ConfigError:
         raise
     except Exception as error:  # whatever its author's code raises
-        raise ConfigError(told(words, error)) from error
+        raise ConfigError(story_of(words, error)) from error
     if flags.plugin_registration_path and not plugin.serves("Node"):
         raise ConfigError(f"{words} has no node service, and the kubelet registers no driver without: drop --plugin-registration-path")
     endpoint = flags.endpoint or os.environ["CSI_ENDPOINT"]

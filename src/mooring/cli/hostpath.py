@@ -15,7 +15,7 @@ from mooring.base.flags import Parsed, options_from
 from mooring.cli.hostpath_flags import PEER_NAMES, HostPathFlags
 from mooring.cli.people import run_for_people
 from mooring.cli.process import Command
-from mooring.driver.hostpath.rules import Rules
+from mooring.driver.hostpath.options import HostpathOptions
 
 if TYPE_CHECKING:
     from mooring.driver.hostpath.driver import HostPath
@@ -92,7 +92,7 @@ def _driver(flags: HostPathFlags) -> HostPath:
     from mooring.base.randomness import Random
     from mooring.driver.capabilities import Capability, NodeCapability
     from mooring.driver.hostpath.driver import DRIVER_NAME, HostPath
-    from mooring.driver.hostpath.node.way import Way
+    from mooring.driver.hostpath.node.mount_mode import MountMode
 
     return HostPath(
         Path(flags.state),
@@ -100,7 +100,7 @@ def _driver(flags: HostPathFlags) -> HostPath:
         randomness=Random(),
         name=flags.driver_name or DRIVER_NAME,
         limits=_limits(flags),
-        rules=_rules(flags),
+        options=_options(flags),
         attach=flags.attach,
         topology=_topology(flags),
         without=[Capability.Type.Value(name) for name in _lacking(flags)],
@@ -108,13 +108,13 @@ def _driver(flags: HostPathFlags) -> HostPath:
         group_snapshots=flags.group_snapshots,
         mutable_names=flags.mutable_names,
         snapshot_delay_s=flags.snapshot_delay_s,
-        way=Way(Path(flags.state).resolve(), flags.mounts),
+        mount_mode=MountMode(Path(flags.state).resolve(), flags.mounts),
     )
 
 
-def _rules(flags: HostPathFlags) -> Rules:
+def _options(flags: HostPathFlags) -> HostpathOptions:
     volumes, volume_bytes = flags.attach_max or flags.volumes_per_node, flags.node_volume_bytes_max or flags.volume_bytes_max
-    return options_from(Rules, flags, {}, volumes_per_node=volumes, node_volume_bytes_max=volume_bytes)
+    return options_from(HostpathOptions, flags, {}, volumes_per_node=volumes, node_volume_bytes_max=volume_bytes)
 
 
 def _limits(flags: HostPathFlags) -> Limits:

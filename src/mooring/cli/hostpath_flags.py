@@ -19,7 +19,7 @@ from mooring.cli.hostpath_kinds import (
     one_of,
 )
 from mooring.cli.tables import ProcessFlags
-from mooring.driver.hostpath.rules import Rules
+from mooring.driver.hostpath.options import HostpathOptions
 
 PEER_NAMES: Final[Mapping[str, str]] = {
     "statedir": "state",
@@ -33,7 +33,7 @@ PEER_NAMES: Final[Mapping[str, str]] = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class HostPathFlags(Rules, ProcessFlags):
+class HostPathFlags(HostpathOptions, ProcessFlags):
     """The reference driver's flags; where csi-driver-host-path has one for the same thing, its name is taken too."""
 
     endpoint: str = flag(

@@ -34,7 +34,7 @@ from mooring.cli.process import Machine, Setup
 from mooring.cli.tables import ManagerFlags
 from mooring.control.program.health import Health
 from mooring.control.program.pulse import Pulse
-from mooring.control.program.terms import Posts, Terms, stand_for_election
+from mooring.control.program.terms import LeasedWorks, Terms, stand_for_election
 from mooring.control.runtime import Runtime
 from mooring.kube.cluster import Cluster
 
@@ -55,7 +55,7 @@ class Life(abc.ABC, Generic[F]):
         self._name, self._setup, self._machine = name, setup, machine
         self._clock, self._randomness, self._metrics = clock, randomness, metrics
         self._metrics_address = metrics_address
-        self._told_to_end = asyncio.Event()
+        self._stop_requested = asyncio.Event()
         self._main: asyncio.Task[None] | None = None
         self._terms: tuple[Terms, ...] = ()
         self._known = asyncio.Event()  # what the metrics page waits for
@@ -71,11 +71,11 @@ class Life(abc.ABC, Generic[F]):
 
     @property
     def is_ending(self) -> bool:
-        return self._told_to_end.is_set()
+        return self._stop_requested.is_set()
 
     def end(self) -> None:
         """Lets the work come to an end; whatever waits instead of working ends at once."""
-        self._told_to_end.set()
+        self._stop_requested.set()
         for terms in self._terms:
             terms.end()
         if not self._terms and self._main is not None:
@@ -139,8 +139,8 @@ class Life(abc.ABC, Generic[F]):
             await server.start(address)
             stack.push_async_callback(server.close)
 
-    async def _lead(self, given: Posts, *, asks_first: bool = False) -> None:
-        """Works for a term, or, with an election, for as many as each post wins. asks_first: it may have no right to events of that."""
+    async def _lead(self, given: LeasedWorks, *, asks_first: bool = False) -> None:
+        """Works for one term, or, with an election, for each term that a work wins. asks_first: the right to events may be missing."""
         flags = self._setup.flags
         note = TerminationNote(self._machine, is_on=flags.leader_election and flags.early_takeover)
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
@@ -148,29 +148,29 @@ class Life(abc.ABC, Generic[F]):
             cluster = None
             if flags.leader_election:  # a client of its own, so that what throttles the work does not delay a renewal
                 cluster = await stack.enter_async_context(self._connect())
-            self._terms = tuple(Terms(post, self._told_to_end) for post in given.posts)
+            self._terms = tuple(Terms(leased, self._stop_requested) for leased in given.works)
             beside = [] if given.beside is None else [group.create_task(_run(given.beside), name=f"{self._name}/beside")]
             async with asyncio.TaskGroup() as holding:
                 for terms in self._terms:
-                    holding.create_task(self._hold(terms, cluster, note, asks_first), name=f"{self._name}/post/{terms.post.component}")
+                    holding.create_task(self._hold(terms, cluster, note, asks_first), name=f"{self._name}/term/{terms.leased.component}")
             for task in beside:
                 task.cancel()
 
     async def _hold(self, terms: Terms, cluster: Cluster | None, note: TerminationNote, asks_first: bool) -> None:
-        """One post. cluster: for its election, None without one."""
+        """One work. cluster: for its election, None without one."""
         if cluster is None:
             await terms.run(None)
             return
-        post = terms.post
-        me = election.candidate(self._setup.flags, self._machine, post.lock_name, self._randomness)
-        me = dataclasses.replace(me, namespace=post.namespace or me.namespace)
+        leased = terms.leased
+        me = election.candidate(self._setup.flags, self._machine, leased.lock_name, self._randomness)
+        me = dataclasses.replace(me, namespace=leased.namespace or me.namespace)
         note.add(me.identity)
         await stand_for_election(
             terms,
             me,
             cluster,
             name=self._name,
-            lock_name=post.lock_name,
+            lock_name=leased.lock_name,
             asks_first=asks_first,
             clock=self._clock,
             randomness=self._randomness,

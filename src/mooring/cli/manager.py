@@ -14,7 +14,7 @@ from mooring.cli.life import F, Life
 from mooring.cli.process import Machine, Setup
 from mooring.cli.settings import request_limit
 from mooring.control.manager import Work
-from mooring.control.program.terms import Post, Posts
+from mooring.control.program.terms import LeasedWork, LeasedWorks
 from mooring.control.runtime import Runtime
 from mooring.kube.client.config import ClusterConfig
 from mooring.kube.cluster import Cluster
@@ -23,13 +23,13 @@ Load = Callable[[str, Machine], ClusterConfig]
 
 
 class ManagerLife(Life[F]):
-    """name: of the program. posts: its works, made once the API server can be asked. load: reads --kubeconfig."""
+    """name: of the program. works: its works, made once the API server can be asked. load: reads --kubeconfig."""
 
     def __init__(
-        self, name: str, setup: Setup[F], machine: Machine, posts: Callable[[Runtime], Posts], load: Load = load_config_as_kubectl
+        self, name: str, setup: Setup[F], machine: Machine, works: Callable[[Runtime], LeasedWorks], load: Load = load_config_as_kubectl
     ) -> None:
         super().__init__(name, setup, machine, clock=LoopClock(), randomness=Random(), metrics=Metrics())
-        self._posts = posts
+        self._works = works
         self._config = load(setup.flags.kubeconfig, machine)
         self._limit = request_limit(setup.flags, setup.given)
         self._known.set()
@@ -38,7 +38,7 @@ class ManagerLife(Life[F]):
         return client(self._name, self._config, self._limit, clock=self._clock, randomness=self._randomness, metrics=self._metrics)
 
     async def _begin(self, runtime: Runtime, stack: AsyncExitStack) -> None:
-        await self._lead(self._posts(runtime))
+        await self._lead(self._works(runtime))
 
 
 def run_manager(
@@ -54,17 +54,17 @@ def run_manager(
 
     Raises ConfigError, and whatever nobody expected.
     """
-    posts = lambda runtime: Posts((Post(name, lock_name or name, lambda: make_work(runtime)),))  # noqa: E731
-    return run_posts(name, setup, machine, posts, load=load)
+    works = lambda runtime: LeasedWorks((LeasedWork(name, lock_name or name, lambda: make_work(runtime)),))  # noqa: E731
+    return run_works(name, setup, machine, works, load=load)
 
 
-def run_posts(
-    name: str, setup: Setup[F], machine: Machine, posts: Callable[[Runtime], Posts], *, load: Load = load_config_as_kubectl
+def run_works(
+    name: str, setup: Setup[F], machine: Machine, works: Callable[[Runtime], LeasedWorks], *, load: Load = load_config_as_kubectl
 ) -> int:
-    """As run_manager, with the works that `posts` gives."""
+    """As run_manager, with the works that `works` gives."""
 
     async def live() -> None:
-        await ManagerLife(name, setup, machine, posts, load).until_signalled()
+        await ManagerLife(name, setup, machine, works, load).until_signalled()
 
     loops.run(live())
     return 0

@@ -68,10 +68,10 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _nearest(word: str) -> str:
-    """The commands that are fewest slips of a finger away, if that is not far: "dve" is one from dev and three from driver."""
-    from mooring.base.text import slips  # needed for this message alone
+    """The commands with the fewest typing errors, if these are few: "dve" has one compared with dev, and three with driver."""
+    from mooring.base.text import edit_distance  # needed for this message alone
 
-    away = {name: slips(word, name) for name in COMMANDS}
+    away = {name: edit_distance(word, name) for name in COMMANDS}
     fewest = min(away.values())
     near = [name for name, count in away.items() if count == fewest]
     return f" (did you mean {' or '.join(near)}?)" if fewest <= max(1, len(word) // 3) else ""

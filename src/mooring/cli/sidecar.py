@@ -26,7 +26,7 @@ from mooring.cli.process import Machine, Setup
 from mooring.cli.tables import SidecarFlags
 from mooring.control import manager
 from mooring.control.caches import Caches
-from mooring.control.program.terms import Post, Posts
+from mooring.control.program.terms import LeasedWork, LeasedWorks
 from mooring.control.runtime import Runtime
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.driver import Driver
@@ -66,7 +66,7 @@ class Context(Generic[F]):
 
 
 def _no_work(_: Context[Any]) -> Work:
-    raise AssertionError("a sidecar has `make_work` or `posts`")
+    raise AssertionError("a sidecar has `make_work` or `works`")
 
 
 async def _nothing(_: Cluster) -> None:
@@ -85,7 +85,7 @@ class Sidecar(Generic[F]):
     starting: what is logged when its work begins, in upstream's words.
     log_length_max: characters of a logged gRPC response, 0 or less for all. server: the API server's URL, "" for what the kubeconfig says.
     as_kubectl: the kubeconfig is found as kubectl finds it, where no flag names one; else it is the pod's own then.
-    ask: what the work has to know of the API server, asked once before the driver is connected. posts: of a process with several works;
+    ask: what the work has to know of the API server, asked once before the driver is connected. works: of a process with several works;
     None for one, as these fields say.
     any_name: it works for a driver whose name CSI forbids, too, as the Go program does: nothing of the driver's is made or attached by it.
     check_driver: what it has to know of the driver, once that has introduced itself. Raises ConfigError for one that it can't work with.
@@ -102,14 +102,14 @@ class Sidecar(Generic[F]):
     any_name: bool = False
     ask: Callable[[Cluster], Awaitable[None]] = _nothing
     check_driver: Callable[[Driver, DriverInfo], Awaitable[None]] = _no_more
-    posts: Callable[[Context[F]], Posts] | None = None
+    works: Callable[[Context[F]], LeasedWorks] | None = None
 
-    def posts_of(self, context: Context[F]) -> Posts:
+    def works_of(self, context: Context[F]) -> LeasedWorks:
         """The one work, with its Lease, or the several."""
-        if self.posts is not None:
-            return self.posts(context)
+        if self.works is not None:
+            return self.works(context)
         name = context.info.name
-        return Posts((Post(name, self.lock_prefix + name, lambda: self.make_work(context), self.starting),))
+        return LeasedWorks((LeasedWork(name, self.lock_prefix + name, lambda: self.make_work(context), self.starting),))
 
 
 class SidecarLife(Life[F]):
@@ -134,11 +134,11 @@ class SidecarLife(Life[F]):
         await self._sidecar.ask(runtime.cluster)
         session = self._session = await self._identified(stack)
         await self._sidecar.check_driver(session.driver, session.info)
-        posts = self._sidecar.posts_of(Context(self._setup, runtime, session.driver, session.info))
+        works = self._sidecar.works_of(Context(self._setup, runtime, session.driver, session.info))
         async with asyncio.TaskGroup() as group:
             watch = group.create_task(session.run(), name=f"{self._name}/driver-session")
             # The Go attacher's manifest gives no right to events: there, who leads is only logged.
-            await self._lead(posts, asks_first=True)
+            await self._lead(works, asks_first=True)
             watch.cancel()
 
     async def _identified(self, stack: AsyncExitStack) -> Session:

@@ -27,7 +27,7 @@ from mooring.control.lease.record import identity_of
 from mooring.control.manager import Work
 from mooring.control.program.health import Health
 from mooring.control.program.pulse import Pulse
-from mooring.control.program.terms import Post, Terms, stand_for_election
+from mooring.control.program.terms import LeasedWork, Terms, stand_for_election
 from mooring.control.runtime import Runtime
 from mooring.kube.client.config import ClusterConfig
 from mooring.kube.client.http import HttpCluster
@@ -100,9 +100,9 @@ class _Program:
             async with AsyncExitStack() as stack:
                 await self._serve(stack)
                 runtime = Runtime(await stack.enter_async_context(self._client()), self._clock, self._randomness, self._metrics)
-                post = Post(self._name, "", lambda: self._make(runtime))
+                leased = LeasedWork(self._name, "", lambda: self._make(runtime))
                 async with watched(self._clock, self._overdue, os._exit, f"{self._name}/watchdog"):
-                    await self._work(Terms(post, self._stop), stack)
+                    await self._work(Terms(leased, self._stop), stack)
 
     def _client(self) -> HttpCluster:
         """One of its own each time: what holds up the work does not hold up the election, nor look like a silent API server."""

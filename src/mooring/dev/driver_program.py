@@ -16,7 +16,7 @@ from mooring.base.clock import Clock
 from mooring.base.ending import Ending
 from mooring.base.errors import ConfigError
 from mooring.base.text import visible
-from mooring.dev import keeper
+from mooring.dev import supervisor
 from mooring.dev.story import Story
 
 KILLED_S_MAX: Final = 5.0
@@ -44,17 +44,17 @@ class DriverProgram:
         self._socket = socket
         self._ending = ending
         self._process: asyncio.subprocess.Process | None = None
-        self._lifeline = -1  # our end of the keeper's input: without it the keeper ends the program
+        self._lifeline = -1  # our end of the supervisor's input: without it the supervisor ends the program
         self._last: deque[str] = deque(maxlen=LAST_LINES)
         self.is_up = False
         """Set by who has met the driver: an end before that is a failed start."""
 
     async def start(self) -> None:
-        """Starts the program, in a process group that ends with this process (`keeper.py`)."""
+        """Starts the program, in a process group that ends with this process (`supervisor.py`)."""
         theirs, self._lifeline = os.pipe()
         try:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", str(Path(keeper.__file__)), *self._words),
+                *(sys.executable, "-I", "-S", str(Path(supervisor.__file__)), *self._words),
                 stdin=theirs,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,

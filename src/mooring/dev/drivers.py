@@ -27,9 +27,9 @@ from mooring.dev.story import Story
 from mooring.dev.traced import tell
 from mooring.driver.hostpath.driver import HostPath
 from mooring.driver.hostpath.layout import Segments
-from mooring.driver.hostpath.node.way import AUTO, LINK, Way
-from mooring.driver.hostpath.rules import Rules
-from mooring.driver.loading import load, told
+from mooring.driver.hostpath.node.mount_mode import AUTO, LINK, MountMode
+from mooring.driver.hostpath.options import HostpathOptions
+from mooring.driver.loading import load, story_of
 from mooring.driver.sdk import Plugin
 from mooring.driver.server import serving
 
@@ -112,10 +112,17 @@ class Starter:
         return await self._reference(form, stack)
 
     async def _reference(self, form: Reference, stack: AsyncExitStack) -> Sockets:
-        way = Way(self.state_folder, AUTO if self.mounts else LINK)
-        rules = Rules(images=form.images)
+        mount_mode = MountMode(self.state_folder, AUTO if self.mounts else LINK)
+        options = HostpathOptions(images=form.images)
         driver = stack.enter_context(
-            HostPath(self.state_folder, node_ids=self.nodes, topology=self.topology, randomness=self.randomness, rules=rules, way=way)
+            HostPath(
+                self.state_folder,
+                node_ids=self.nodes,
+                topology=self.topology,
+                randomness=self.randomness,
+                options=options,
+                mount_mode=mount_mode,
+            )
         )
         driver.observe(self.story.called, self.clock)
         await stack.enter_async_context(serving(driver, str(self.socket), grace_s=LATE_S))
@@ -191,7 +198,7 @@ def _object(form: PythonClass, node: str) -> Plugin:
     except ConfigError as error:
         raise ConfigError(f"driver: {error}") from None
     except Exception as error:  # whatever its author's code raises
-        raise ConfigError(f"driver: {told(form.words, error)}") from error
+        raise ConfigError(f"driver: {story_of(form.words, error)}") from error
     if not driver.node_id:
         driver.node_id = node
     return driver

@@ -59,7 +59,7 @@ def load(words: str, options: Mapping[str, str], node: str = "") -> Plugin:
     return plugin
 
 
-def told(words: str, error: Exception) -> str:
+def story_of(words: str, error: Exception) -> str:
     """An error of the author's code in lines: first the last line of that, then the way there, without Mooring's own frames.
 
     words: as for `load`.
@@ -180,7 +180,7 @@ def _value(words: str, name: str, text: str, wanted: Any) -> Any:
 
 
 def _is_of_sdk(traceback: types.TracebackType) -> bool:
-    """True for an error that the SDK raised about a class: a slip in a method's name, for example."""
+    """True for an error that the SDK raised about a class: a typing error in a method's name, for example."""
     while traceback.tb_next is not None:
         traceback = traceback.tb_next
     return traceback.tb_frame.f_globals.get("__name__") == Plugin.__module__

@@ -40,9 +40,9 @@ from mooring.driver.capabilities import (
     serves,
 )
 from mooring.driver.checks import Advertised
+from mooring.driver.class_faults import class_fault
 from mooring.driver.guard import Guard, Observer, patiently
 from mooring.driver.services import Services
-from mooring.driver.slips import slip
 from mooring.wire.grpc.codes import Code
 
 __all__ = ["Code", "DriverError", "Plugin"]
@@ -80,7 +80,7 @@ class Plugin(Services):
         The guard sits on the object, not on the class: `super().create_volume(request)` in a driver built on another reaches the
         bare method. Raises TypeError for a driver that overrides half of a pair, or whose methods can't be RPC methods.
         """
-        if fault := slip(cls, Plugin):
+        if fault := class_fault(cls, Plugin):
             raise TypeError(fault)
         absent = missing_partners(cls._overridden())
         if absent:

@@ -69,7 +69,7 @@ def csi_sanity(file: Path, name: str, options: Mapping[str, str], *flags: str, t
                 driver.terminate()
                 driver.wait(_END_S)
         story = f"{done.stdout[-8000:]}{done.stderr[-2000:]}\nThe driver:\n{(home / 'driver.log').read_text()[-4000:]}"
-        return _told(home / "report.json", story)
+        return _result(home / "report.json", story)
 
 
 def _program() -> str:
@@ -97,7 +97,7 @@ def _flags(home: Path) -> list[str]:
     ]
 
 
-def _told(report: Path, story: str) -> SanityRun:
+def _result(report: Path, story: str) -> SanityRun:
     ended: dict[str, list[str]] = {}
     for spec in json.loads(report.read_text())[0]["SpecReports"] if report.exists() else ():
         name = " ".join([*(spec["ContainerHierarchyTexts"] or ()), spec["LeafNodeText"]])

@@ -22,8 +22,8 @@ from mooring.driver.hostpath.kept_file import KeptFile
 from mooring.driver.hostpath.node import images, mounting
 from mooring.driver.hostpath.node import targets as node_targets
 from mooring.driver.hostpath.node.figures import Figures
+from mooring.driver.hostpath.node.mount_mode import MountMode
 from mooring.driver.hostpath.node.part import NodePart
-from mooring.driver.hostpath.node.way import Way
 from mooring.mounts import devices, filesystems, loops, targets
 from mooring.mounts.mountinfo import MountTable
 from mooring.wire.grpc.codes import Code
@@ -53,10 +53,10 @@ def _copies_do_not_freeze() -> Planted:
     """A file system that is mounted is copied while it is written."""
 
     @contextlib.contextmanager
-    def moving(self: Way, file: Path) -> Iterator[None]:
+    def moving(self: MountMode, file: Path) -> Iterator[None]:
         yield
 
-    return mock.patch.object(Way, "held_still", moving)
+    return mock.patch.object(MountMode, "held_still", moving)
 
 
 def _removals_cross_mounts() -> Planted:

@@ -18,7 +18,7 @@ from mooring.base.randomness import Random
 from mooring.driver import blocking
 from mooring.driver.hostpath import kept_file
 from mooring.driver.hostpath.filling import Filling
-from mooring.driver.hostpath.node import way
+from mooring.driver.hostpath.node import mount_mode
 from mooring.mounts import loops, system, targets
 from mooring.mounts.mountinfo import Mount
 from tests.sim.driver import threads
@@ -77,7 +77,7 @@ class Disk:
             mock.patch.object(system, "_BLOCK", kernel.blocks),
             mock.patch.object(loops, "_BLOCK", kernel.blocks),
             mock.patch.object(targets, "parse", self._parsed),
-            mock.patch.object(way, "mounting_refusal", return_value=""),
+            mock.patch.object(mount_mode, "mounting_refusal", return_value=""),
             mock.patch.object(blocking, "_started", _started),
             mock.patch.object(Filling, "_check", _check(Filling._check)),
         ]

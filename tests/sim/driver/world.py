@@ -16,8 +16,8 @@ from mooring.base.errors import ConfigError
 from mooring.base.randomness import Random
 from mooring.csi.errors import DriverError
 from mooring.driver.hostpath.driver import HostPath
-from mooring.driver.hostpath.node.way import MOUNT, Way
-from mooring.driver.hostpath.rules import Rules
+from mooring.driver.hostpath.node.mount_mode import MOUNT, MountMode
+from mooring.driver.hostpath.options import HostpathOptions
 from mooring.driver.hostpath.statefile import STATE_NAME
 from mooring.wire.grpc.codes import Code
 from tests.sim.driver.disk import INCARNATION, Disk, Killed
@@ -162,8 +162,8 @@ class World:
 
     def _made(self) -> HostPath:
         folder = self.root / "state"
-        way, rules = Way(folder, MOUNT), Rules(images=self.plan.images, mount_group=self.plan.odd.gid)
-        return HostPath(folder, node_ids=self.nodes, randomness=self.randomness, rules=rules, way=way, clock=self.clock)
+        mount_mode, options = MountMode(folder, MOUNT), HostpathOptions(images=self.plan.images, mount_group=self.plan.odd.gid)
+        return HostPath(folder, node_ids=self.nodes, randomness=self.randomness, options=options, mount_mode=mount_mode, clock=self.clock)
 
     def close(self) -> None:
         """The disk is given back."""

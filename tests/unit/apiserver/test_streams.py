@@ -51,7 +51,7 @@ def identity(tmp_path_factory: pytest.TempPathFactory) -> Identity:
 
 
 class Paper:
-    """An outlet. is_full: its client does not read."""
+    """A sink. is_full: its client does not read."""
 
     def __init__(self) -> None:
         self.written: list[bytes] = []

@@ -180,7 +180,7 @@ def test_a_driver_that_can_not_serve_says_why(tmp_path: Path, flag: str, problem
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
-def test_a_driver_runs_until_it_is_told_to_end(tmp_path: Path, sign: signal.Signals) -> None:
+def test_a_driver_runs_until_it_is_stop_requested(tmp_path: Path, sign: signal.Signals) -> None:
     socket = tmp_path / "csi.sock"
     flags = ["--endpoint", f"unix://{socket}", "--state", str(tmp_path / "state"), "--node-id", "a,b"]
     program = Program([sys.executable, "-m", "mooring.cli.mooring", "driver", "hostpath", *flags], tmp_path / "log")

@@ -24,7 +24,7 @@ class LifeOfEvents(Life):
 
     def __init__(self, machine=None):
         super().__init__("a-life", None, machine or Machine(), clock=LoopClock(), randomness=Random(), metrics=Metrics())
-        self.told = self._told_to_end
+        self.told = self._stop_requested
         self.over = asyncio.Event()
 
     def _connect(self):

@@ -17,7 +17,7 @@ from mooring.base import ending
 from mooring.base.clock import LoopClock
 from mooring.base.ending import Ending
 from mooring.base.errors import ConfigError
-from mooring.dev import driver_program, keeper
+from mooring.dev import driver_program, supervisor
 from mooring.dev.driver_program import DriverProgram
 from mooring.dev.screen import PlainScreen
 from mooring.dev.story import Story
@@ -164,7 +164,7 @@ def test_nothing_of_it_outlives_who_started_it_even_by_kill_9(tmp_path: Path) ->
         "import subprocess, sys; p = subprocess.Popen([sys.executable, '-I', '-S', *sys.argv[1:]], stdin=subprocess.PIPE,"
         " start_new_session=True); p.wait()"
     )
-    with subprocess.Popen([sys.executable, "-c", starter, keeper.__file__, "sh", "-c", inner]) as parent:
+    with subprocess.Popen([sys.executable, "-c", starter, supervisor.__file__, "sh", "-c", inner]) as parent:
         eventually(lambda: pid.exists() and pid.read_text().strip(), 10, "it runs")
         group = int(pid.read_text())
         assert 2 == len(children_of(group))

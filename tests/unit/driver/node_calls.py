@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.driver.hostpath.node.way import LINK, MOUNT, Way
+from mooring.driver.hostpath.node.mount_mode import LINK, MOUNT, MountMode
 from tests.unit.driver.calls import Mode, a_capability, a_driver, a_publication, created
 
 MIB = 1 << 20
@@ -16,12 +16,12 @@ EPHEMERAL = {"csi.storage.k8s.io/ephemeral": "true"}
 
 def linking(folder: Path, **options: Any) -> Any:
     """A driver that shows volumes by links: for any user."""
-    return a_driver(folder / "state", **{"way": Way(folder / "state", LINK), **options})
+    return a_driver(folder / "state", **{"mount_mode": MountMode(folder / "state", LINK), **options})
 
 
 def mounting(folder: Path, **options: Any) -> Any:
     """A driver that mounts: for tests with `private_mounts`."""
-    return a_driver(folder / "state", **{"way": Way(folder / "state", MOUNT), **options})
+    return a_driver(folder / "state", **{"mount_mode": MountMode(folder / "state", MOUNT), **options})
 
 
 def a_staging(volume_id: str, path: Path, **fields: Any) -> csi.NodeStageVolumeRequest:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mooring.base.errors import ConfigError
-from mooring.driver.loading import load, told
+from mooring.driver.loading import load, story_of
 
 MODULE = """
 from pathlib import Path
@@ -167,7 +167,7 @@ def test_27b6_an_error_of_the_authors_is_told_with_their_line_first_and_without_
     line, what = STORIES[code]
     with pytest.raises(Exception) as caught:
         load(f"./{name}.py:A", {})
-    first, head, *story = told(f"./{name}.py:A", caught.value).splitlines()
+    first, head, *story = story_of(f"./{name}.py:A", caught.value).splitlines()
     assert first.startswith(f"{name}.py, line {line}: {what}")
     assert head == f"Traceback of ./{name}.py:A (most recent call last):"
     assert what.partition(":")[0] in story[-1]

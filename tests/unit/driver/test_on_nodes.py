@@ -16,9 +16,9 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.capabilities import Capability, NodeCapability
 from mooring.driver.hostpath import statefile
 from mooring.driver.hostpath.layout import Limits
+from mooring.driver.hostpath.node.mount_mode import LINK, MountMode
 from mooring.driver.hostpath.node.mounting import Links
-from mooring.driver.hostpath.node.way import LINK, Way
-from mooring.driver.hostpath.rules import Rules
+from mooring.driver.hostpath.options import HostpathOptions
 from mooring.driver.hostpath.statefile import read_state
 from mooring.wire.grpc.codes import Code
 from tests.unit.driver.calls import (
@@ -278,7 +278,7 @@ async def test_another_nodes_service_has_no_controller(tmp_path: Path) -> None:
 
 async def test_a_node_tells_its_place_and_its_limit(tmp_path: Path) -> None:
     topology = {f"node-{number}": {"zone": f"z{number}"} for number in (1, 2, 3)}
-    with linking(tmp_path, topology=topology, rules=Rules(volumes_per_node=5)) as driver:
+    with linking(tmp_path, topology=topology, options=HostpathOptions(volumes_per_node=5)) as driver:
         info = await driver.node("node-2").node_get_info(csi.NodeGetInfoRequest())
         assert ("node-2", 5, {"zone": "z2"}) == (info.node_id, info.max_volumes_per_node, dict(info.accessible_topology.segments))
 
@@ -326,7 +326,7 @@ async def test_the_group_of_a_volume_needs_its_capability(tmp_path: Path) -> Non
     with linking(tmp_path, attach=False) as driver:
         volume_id = await created(driver)
         await refused(driver.node_stage_volume(a_staging(volume_id, tmp_path, volume_capability=of_group)), Code.INVALID_ARGUMENT)
-    with linking(tmp_path, attach=False, rules=Rules(mount_group=True)) as driver:
+    with linking(tmp_path, attach=False, options=HostpathOptions(mount_group=True)) as driver:
         assert NodeCapability.VOLUME_MOUNT_GROUP in await node_capabilities(driver)
 
 
@@ -393,7 +393,7 @@ async def test_without_expansion_on_nodes_the_controller_asks_for_none(tmp_path:
 
 
 async def test_expansions_that_can_not_be(tmp_path: Path) -> None:
-    with linking(tmp_path, rules=Rules(node_volume_bytes_max=3 * GIB), limits=Limits(volume_bytes_max=8 * GIB)) as driver:
+    with linking(tmp_path, options=HostpathOptions(node_volume_bytes_max=3 * GIB), limits=Limits(volume_bytes_max=8 * GIB)) as driver:
         on_node = OnNode(driver, tmp_path)
         await on_node.up()
         (tmp_path / "file").touch()
@@ -480,8 +480,8 @@ async def test_a_caller_that_gives_up_leaves_a_call_that_ends(tmp_path: Path) ->
 
 async def test_a_driver_by_links_makes_no_file_systems(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="volumes are to be shown by links"):
-        a_driver(tmp_path / "state", way=Way(tmp_path / "state", LINK), rules=Rules(images=True))
-    a_driver(tmp_path / "state", way=Way(tmp_path / "state", LINK)).close()
+        a_driver(tmp_path / "state", mount_mode=MountMode(tmp_path / "state", LINK), options=HostpathOptions(images=True))
+    a_driver(tmp_path / "state", mount_mode=MountMode(tmp_path / "state", LINK)).close()
 
 
 STEPS: list[Callable[[OnNode], Awaitable[Any]]] = [OnNode.stage, OnNode.publish, OnNode.unpublish, OnNode.unstage]
@@ -505,7 +505,9 @@ async def test_a_volume_that_is_nowhere_keeps_no_device_though_a_kill_came_in_be
     """The record that it is gone may have been saved with another call's, just before: the caller comes again."""
     released: list[Path] = []
     monkeypatch.setattr(Links, "release", lambda self, source: released.append(source.path))
-    with linking(tmp_path, rules=Rules(attach=False), without_on_nodes=() if stages else (NodeCapability.STAGE_UNSTAGE_VOLUME,)) as driver:
+    with linking(
+        tmp_path, options=HostpathOptions(attach=False), without_on_nodes=() if stages else (NodeCapability.STAGE_UNSTAGE_VOLUME,)
+    ) as driver:
         volume = OnNode(driver, tmp_path, block=True)
         await volume.create()
         if stages:

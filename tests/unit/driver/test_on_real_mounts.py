@@ -15,7 +15,7 @@ import pytest
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.capabilities import NodeCapability
 from mooring.driver.hostpath import statefile
-from mooring.driver.hostpath.rules import Rules
+from mooring.driver.hostpath.options import HostpathOptions
 from mooring.driver.hostpath.state import State
 from mooring.driver.hostpath.statefile import read_state
 from mooring.mounts import filesystems, loops, system
@@ -44,7 +44,7 @@ def nothing_left(folder: Path) -> None:
 
 @KINDS
 async def test_nothing_is_left_of_a_volumes_life(private_mounts: Path, block: bool, images: bool) -> None:
-    with mounting(private_mounts, rules=Rules(images=images)) as driver:
+    with mounting(private_mounts, options=HostpathOptions(images=images)) as driver:
         on_node = OnNode(driver, private_mounts, block=block)
         await on_node.up(**SIZE)
         await on_node.stage()
@@ -62,7 +62,7 @@ async def test_nothing_is_left_of_a_volumes_life(private_mounts: Path, block: bo
 
 @KINDS
 async def test_mounts_and_devices_that_a_reboot_took_are_made_again(private_mounts: Path, block: bool, images: bool) -> None:
-    with mounting(private_mounts, rules=Rules(images=images)) as driver:
+    with mounting(private_mounts, options=HostpathOptions(images=images)) as driver:
         on_node = OnNode(driver, private_mounts, block=block)
         target = await on_node.up(**SIZE)
         mark(target, block=block)
@@ -70,7 +70,7 @@ async def test_mounts_and_devices_that_a_reboot_took_are_made_again(private_moun
             system.unmount(Path(point))
         system.detach_loops(data_of(driver, on_node))
         assert [] == loops_below(private_mounts)
-    with mounting(private_mounts, rules=Rules(images=images)) as driver:
+    with mounting(private_mounts, options=HostpathOptions(images=images)) as driver:
         on_node.driver = on_node.node = driver
         await on_node.publish()
         assert is_marked(target, block=block)
@@ -98,7 +98,7 @@ def is_marked(target: Path, *, block: bool) -> bool:
 @KINDS
 async def test_a_mount_whose_record_is_lost_is_found_and_undone(private_mounts: Path, block: bool, images: bool) -> None:
     """The state file is an old copy: it knows the volume, and nothing of what its node has."""
-    with mounting(private_mounts, rules=Rules(images=images)) as driver:
+    with mounting(private_mounts, options=HostpathOptions(images=images)) as driver:
         on_node = OnNode(driver, private_mounts, block=block)
         await on_node.create(**SIZE)
         await on_node.attach()
@@ -106,7 +106,7 @@ async def test_a_mount_whose_record_is_lost_is_found_and_undone(private_mounts: 
         await on_node.stage()
         await on_node.publish()
     (private_mounts / "state" / "state.json").write_bytes(old)
-    with mounting(private_mounts, rules=Rules(images=images)) as driver:
+    with mounting(private_mounts, options=HostpathOptions(images=images)) as driver:
         on_node.driver = on_node.node = driver
         await on_node.unpublish()
         assert not on_node.target.exists()
@@ -117,14 +117,14 @@ async def test_a_mount_whose_record_is_lost_is_found_and_undone(private_mounts: 
 
 @KINDS
 async def test_a_staging_whose_record_is_lost_is_undone_too(private_mounts: Path, block: bool, images: bool) -> None:
-    with mounting(private_mounts, rules=Rules(images=images)) as driver:
+    with mounting(private_mounts, options=HostpathOptions(images=images)) as driver:
         on_node = OnNode(driver, private_mounts, block=block)
         await on_node.create(**SIZE)
         await on_node.attach()
         old = (private_mounts / "state" / "state.json").read_bytes()
         await on_node.stage()
     (private_mounts / "state" / "state.json").write_bytes(old)
-    with mounting(private_mounts, rules=Rules(images=images)) as driver:
+    with mounting(private_mounts, options=HostpathOptions(images=images)) as driver:
         on_node.driver = on_node.node = driver
         await on_node.unstage()
         assert [] == mounted_below(private_mounts)
@@ -138,7 +138,7 @@ async def test_a_staging_whose_record_is_lost_is_undone_too(private_mounts: Path
 @KINDS
 async def test_what_is_mounted_of_a_deleted_volume_is_undone(private_mounts: Path, block: bool, images: bool) -> None:
     """Its node was given up: detached by force, the volume deleted. Then the node comes back."""
-    with mounting(private_mounts, rules=Rules(images=images)) as driver:
+    with mounting(private_mounts, options=HostpathOptions(images=images)) as driver:
         on_node = OnNode(driver, private_mounts, block=block)
         await on_node.up(**SIZE)
         await on_node.detach()
@@ -153,7 +153,7 @@ async def test_what_is_mounted_of_a_deleted_volume_is_undone(private_mounts: Pat
 
 @KINDS
 async def test_a_node_lets_a_deleted_volume_go_whose_mounts_a_reboot_took(private_mounts: Path, block: bool, images: bool) -> None:
-    with mounting(private_mounts, rules=Rules(images=images)) as driver:
+    with mounting(private_mounts, options=HostpathOptions(images=images)) as driver:
         on_node = OnNode(driver, private_mounts, block=block)
         await on_node.up(**SIZE)
         for point in reversed(mounted_below(private_mounts)):
@@ -210,7 +210,7 @@ async def test_what_others_mounted_is_left_alone(private_mounts: Path) -> None:
 
 @KINDS
 async def test_a_failed_publish_leaves_nothing_at_the_target(private_mounts: Path, block: bool, images: bool, monkeypatch: Any) -> None:
-    with mounting(private_mounts, rules=Rules(images=images)) as driver:
+    with mounting(private_mounts, options=HostpathOptions(images=images)) as driver:
         on_node = OnNode(driver, private_mounts, block=block)
         await on_node.create(**SIZE)
         await on_node.attach()
@@ -293,7 +293,7 @@ def may_grow_mounted() -> bool:
 
 
 async def test_an_image_is_full_when_it_is_full_and_grows_while_it_is_used(private_mounts: Path) -> None:
-    with mounting(private_mounts, rules=Rules(images=True)) as driver:
+    with mounting(private_mounts, options=HostpathOptions(images=True)) as driver:
         on_node = OnNode(driver, private_mounts)
         target = await on_node.up(**SIZE)
         with pytest.raises(OSError) as caught:
@@ -338,7 +338,7 @@ async def test_flags_and_type_are_of_the_mount(private_mounts: Path) -> None:
     capability = csi.VolumeCapability(
         access_mode=a_capability().access_mode, mount={"fs_type": "ext2", "mount_flags": ["noexec", "noatime"]}
     )
-    with mounting(private_mounts, rules=Rules(images=True)) as driver:
+    with mounting(private_mounts, options=HostpathOptions(images=True)) as driver:
         on_node = OnNode(driver, private_mounts)
         on_node.capability = capability
         target = await on_node.up(**SIZE)
@@ -367,7 +367,7 @@ async def test_folders_take_the_flags_that_any_mount_can_have(private_mounts: Pa
 
 
 async def test_a_larger_volume_from_a_snapshot_has_a_larger_file_system(private_mounts: Path) -> None:
-    with mounting(private_mounts, rules=Rules(images=True)) as driver:
+    with mounting(private_mounts, options=HostpathOptions(images=True)) as driver:
         on_node = OnNode(driver, private_mounts)
         target = await on_node.up(**SIZE)
         (target / "file").write_text("data")
@@ -386,11 +386,11 @@ async def test_a_larger_volume_from_a_snapshot_has_a_larger_file_system(private_
 
 
 async def test_a_file_system_that_a_killed_driver_left_frozen_goes_on(private_mounts: Path) -> None:
-    with mounting(private_mounts, rules=Rules(images=True)) as driver:
+    with mounting(private_mounts, options=HostpathOptions(images=True)) as driver:
         on_node = OnNode(driver, private_mounts)
         target = await on_node.up(**SIZE)
         system.run("fsfreeze", "--freeze", str(on_node.staging))
-    with mounting(private_mounts, rules=Rules(images=True)) as driver:
+    with mounting(private_mounts, options=HostpathOptions(images=True)) as driver:
         async with asyncio.timeout(20):
             touch = await asyncio.create_subprocess_exec("touch", target / "file")
             assert 0 == await touch.wait()
@@ -421,7 +421,7 @@ class SlowCopies:
 async def test_copies_of_a_volume_at_once_are_each_of_one_moment(private_mounts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The end of the first one lets nobody write into the second."""
     copies = SlowCopies(monkeypatch)
-    with mounting(private_mounts, rules=Rules(images=True)) as driver:
+    with mounting(private_mounts, options=HostpathOptions(images=True)) as driver:
         on_node = OnNode(driver, private_mounts)
         target = await on_node.up(**SIZE)
         first = asyncio.ensure_future(snapshotted(driver, on_node.volume_id, "one"))
@@ -450,7 +450,7 @@ async def test_a_volume_is_neither_unmounted_nor_mounted_nor_grown_while_it_is_c
 ) -> None:
     """A frozen file system that is unmounted stays frozen; one that is mounted while it is copied is torn."""
     copies = SlowCopies(monkeypatch)
-    with mounting(private_mounts, rules=Rules(images=True)) as driver:
+    with mounting(private_mounts, options=HostpathOptions(images=True)) as driver:
         on_node = OnNode(driver, private_mounts)
         target = await on_node.up(**SIZE)
         first = asyncio.ensure_future(snapshotted(driver, on_node.volume_id, "one"))
@@ -479,7 +479,7 @@ async def test_a_volume_is_neither_unmounted_nor_mounted_nor_grown_while_it_is_c
 
 
 async def test_a_file_system_that_can_not_be_frozen_is_not_copied(private_mounts: Path) -> None:
-    with mounting(private_mounts, rules=Rules(images=True)) as driver:
+    with mounting(private_mounts, options=HostpathOptions(images=True)) as driver:
         on_node = OnNode(driver, private_mounts)
         await on_node.up(**SIZE)
         system.run("fsfreeze", "--freeze", str(on_node.staging))  # by somebody else, who will let it go in the middle of our copy
@@ -492,7 +492,7 @@ async def test_a_file_system_that_can_not_be_frozen_is_not_copied(private_mounts
 
 
 async def test_a_file_system_that_is_mounted_read_only_is_copied_as_it_is(private_mounts: Path) -> None:
-    with mounting(private_mounts, rules=Rules(images=True)) as driver:
+    with mounting(private_mounts, options=HostpathOptions(images=True)) as driver:
         on_node = OnNode(driver, private_mounts)
         await on_node.create(**SIZE)
         await on_node.attach(readonly=True)
@@ -527,7 +527,7 @@ async def test_nodes_share_a_volumes_device_and_the_last_gives_it_back(private_m
 
 @pytest.mark.parametrize("images", [False, True], ids=["folder", "image"])
 async def test_nodes_share_a_volume_and_each_leaves_alone(private_mounts: Path, images: bool) -> None:
-    with mounting(private_mounts, rules=Rules(images=images)) as driver:
+    with mounting(private_mounts, options=HostpathOptions(images=images)) as driver:
         first = OnNode(driver, private_mounts)
         first.capability = MANY_NODES
         await first.up(**SIZE)
@@ -571,7 +571,7 @@ async def test_a_device_that_is_published_read_only_takes_no_writes(private_moun
 
 @pytest.mark.parametrize("images", [False, True], ids=["folder", "image"])
 async def test_an_attachment_that_is_read_only_is_so_on_the_node(private_mounts: Path, images: bool) -> None:
-    with mounting(private_mounts, rules=Rules(images=images)) as driver:
+    with mounting(private_mounts, options=HostpathOptions(images=images)) as driver:
         on_node = OnNode(driver, private_mounts)
         await on_node.up(**SIZE)
         await on_node.unpublish()
@@ -589,7 +589,7 @@ async def test_an_attachment_that_is_read_only_is_so_on_the_node(private_mounts:
 @pytest.mark.parametrize("images", [False, True], ids=["folder", "image"])
 async def test_a_mount_that_was_cut_off_before_it_got_its_flags_is_completed(private_mounts: Path, images: bool) -> None:
     """A bind mount is made first, and made read-only then: who is killed in between has left one that a pod could write to."""
-    with mounting(private_mounts, rules=Rules(images=images)) as driver:
+    with mounting(private_mounts, options=HostpathOptions(images=images)) as driver:
         on_node = OnNode(driver, private_mounts)
         on_node.capability = csi.VolumeCapability(access_mode=a_capability().access_mode, mount={"mount_flags": ["noexec"]})
         await on_node.create(**SIZE)
@@ -660,7 +660,7 @@ async def test_a_volume_that_nobody_stages_is_neither_mounted_nor_unmounted_whil
 ) -> None:
     """Who mounts it, writes and leaves before the copy ends would be in it by half."""
     copies = SlowCopies(monkeypatch)
-    with mounting(private_mounts, rules=Rules(images=True), without_on_nodes=[NodeCapability.STAGE_UNSTAGE_VOLUME]) as driver:
+    with mounting(private_mounts, options=HostpathOptions(images=True), without_on_nodes=[NodeCapability.STAGE_UNSTAGE_VOLUME]) as driver:
         volume_id = await created(driver, **SIZE)
         await driver.controller_publish_volume(a_publication(volume_id))
         one, two = private_mounts / "one", private_mounts / "two"
@@ -685,7 +685,7 @@ async def test_a_volume_that_nobody_stages_is_neither_mounted_nor_unmounted_whil
 @pytest.mark.parametrize("stages", [True, False])
 async def test_a_pods_own_volume_is_mounted_and_gone_afterwards(private_mounts: Path, images: bool, stages: bool) -> None:
     without = [] if stages else [NodeCapability.STAGE_UNSTAGE_VOLUME]
-    with mounting(private_mounts, rules=Rules(images=images), without_on_nodes=without) as driver:
+    with mounting(private_mounts, options=HostpathOptions(images=images), without_on_nodes=without) as driver:
         target = private_mounts / "target"
         for _ in range(2):
             await driver.node_publish_volume(an_inline("csi-1", target))
@@ -696,7 +696,7 @@ async def test_a_pods_own_volume_is_mounted_and_gone_afterwards(private_mounts: 
 
 
 async def test_a_driver_that_stages_nothing_mounts_when_it_publishes(private_mounts: Path) -> None:
-    with mounting(private_mounts, rules=Rules(images=True), without_on_nodes=[NodeCapability.STAGE_UNSTAGE_VOLUME]) as driver:
+    with mounting(private_mounts, options=HostpathOptions(images=True), without_on_nodes=[NodeCapability.STAGE_UNSTAGE_VOLUME]) as driver:
         volume_id = await created(driver, **SIZE)
         await driver.controller_publish_volume(a_publication(volume_id))
         one, two = private_mounts / "one", private_mounts / "two"
@@ -713,7 +713,7 @@ async def test_a_driver_that_stages_nothing_mounts_when_it_publishes(private_mou
 async def test_the_files_of_a_volume_are_given_to_the_group_that_is_asked_for(private_mounts: Path) -> None:
     of_group = a_capability()
     of_group.mount.volume_mount_group = "4321"
-    with mounting(private_mounts, rules=Rules(mount_group=True)) as driver:
+    with mounting(private_mounts, options=HostpathOptions(mount_group=True)) as driver:
         on_node = OnNode(driver, private_mounts)
         await on_node.up()
         (on_node.target / "inner").mkdir()

@@ -12,7 +12,7 @@ import pytest
 
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath.layout import Limits
-from mooring.driver.hostpath.rules import Rules
+from mooring.driver.hostpath.options import HostpathOptions
 from mooring.wire.grpc.codes import Code
 from tests.unit.driver.calls import (
     GIB,
@@ -48,7 +48,7 @@ def restored_from(snapshot_id: str) -> dict[str, Any]:
 @pytest.mark.parametrize("images", [False, True], ids=["folders", "images"])
 async def test_HP1_a_file_outlives_its_mounts_and_the_driver(private_mounts: Path, images: bool) -> None:
     size = {"capacity_range": {"required_bytes": 32 * MIB}}
-    with mounting(private_mounts, rules=Rules(images=images)) as driver:
+    with mounting(private_mounts, options=HostpathOptions(images=images)) as driver:
         on_node = OnNode(driver, private_mounts)
         target = await on_node.up(**size)
         (target / "file").write_text("kept")
@@ -56,7 +56,7 @@ async def test_HP1_a_file_outlives_its_mounts_and_the_driver(private_mounts: Pat
         await on_node.unstage()
         assert not target.exists()
         assert [] == list(on_node.staging.iterdir())
-    with mounting(private_mounts, rules=Rules(images=images)) as driver:
+    with mounting(private_mounts, options=HostpathOptions(images=images)) as driver:
         on_node.driver = on_node.node = driver
         await on_node.stage()
         await on_node.publish()
@@ -117,7 +117,7 @@ async def test_HP14_a_block_volume_is_snapshotted_with_what_was_written_to_its_d
 
 @pytest.mark.parametrize("images", [False, True], ids=["folders", "images"])
 async def test_HP15_nobody_writes_to_a_volume_that_is_published_read_only(private_mounts: Path, images: bool) -> None:
-    with mounting(private_mounts, rules=Rules(images=images)) as driver:
+    with mounting(private_mounts, options=HostpathOptions(images=images)) as driver:
         on_node = OnNode(driver, private_mounts)
         await on_node.create(capacity_range={"required_bytes": 32 * MIB})
         await on_node.attach()
@@ -187,13 +187,13 @@ async def test_HP8_a_full_node_takes_no_more_until_something_leaves(tmp_path: Pa
 
 
 async def test_HP9_a_limit_of_minus_one_tells_another_number_each_time(tmp_path: Path) -> None:
-    with a_driver(tmp_path, rules=Rules(volumes_per_node=-1)) as driver:
+    with a_driver(tmp_path, options=HostpathOptions(volumes_per_node=-1)) as driver:
         told = [(await driver.node_get_info(csi.NodeGetInfoRequest())).max_volumes_per_node for _ in range(100)]
         assert set(range(1, 11)) == set(told)
 
 
 async def test_HP10_with_the_life_cycle_checked_a_volume_in_use_is_neither_deleted_nor_detached(tmp_path: Path) -> None:
-    with linking(tmp_path, rules=Rules(check_lifecycle=True)) as driver:
+    with linking(tmp_path, options=HostpathOptions(check_lifecycle=True)) as driver:
         on_node = OnNode(driver, tmp_path)
         await on_node.up()
         await refused(driver.delete_volume(a_deletion(on_node.volume_id)), Code.INTERNAL, "is still used")

@@ -22,9 +22,9 @@ import pytest
 from mooring.base.errors import ConfigError
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver.hostpath.node.mount_mode import AUTO, MOUNT, MountMode
 from mooring.driver.hostpath.node.mounting import Links, RealMounts
-from mooring.driver.hostpath.node.way import AUTO, MOUNT, Way
-from mooring.driver.hostpath.rules import Rules
+from mooring.driver.hostpath.options import HostpathOptions
 from mooring.mounts import filesystems, loops, system, targets, trees
 from mooring.mounts.mountinfo import MountTable
 from mooring.mounts.system import ToolFailed
@@ -263,25 +263,25 @@ def a_full_disk_says_nothing_about_the_right_to_mount(folder: Path) -> None:
     with a_small_disk(folder) as disk:
         (disk / "one").mkdir()
         (disk / "two").mkdir()
-        way = Way(disk)
-        way.check(Rules())
+        mount_mode = MountMode(disk)
+        mount_mode.check(HostpathOptions())
         with pytest.raises(OSError, match=f"{UNCLEAR}No space left on device") as caught:
-            way.mounts()
+            mount_mode.mounts()
         assert errno.ENOSPC == caught.value.errno
         with pytest.raises(ConfigError, match=f"mounting is asked for, and .*{UNCLEAR}No space left on device"):
-            Way(disk, MOUNT).check(Rules())
+            MountMode(disk, MOUNT).check(HostpathOptions())
         (disk / "two").rmdir()
-        assert isinstance(way.mounts(), RealMounts), "the next call tries again"
+        assert isinstance(mount_mode.mounts(), RealMounts), "the next call tries again"
 
 
 def on_a_disk_that_is_full_by_now_the_trial_has_its_folder(folder: Path) -> None:
     with a_small_disk(folder) as disk:
         for choice in (AUTO, MOUNT):
-            Way(disk, choice).check(Rules())
+            MountMode(disk, choice).check(HostpathOptions())
         (disk / "last").mkdir()
-        assert isinstance(Way(disk).mounts(), RealMounts)
+        assert isinstance(MountMode(disk).mounts(), RealMounts)
         system.run("mount", "-o", "remount,ro", str(disk))
-        assert isinstance(Way(disk).mounts(), RealMounts)
+        assert isinstance(MountMode(disk).mounts(), RealMounts)
         assert {targets.TRIAL, "last"} == {path.name for path in disk.iterdir()}
 
 
@@ -289,16 +289,16 @@ def a_disk_that_is_read_only_says_nothing_about_the_right_to_mount(folder: Path)
     with a_small_disk(folder) as disk:
         system.run("mount", "-o", "remount,ro", str(disk))
         with pytest.raises(OSError, match=f"{UNCLEAR}Read-only file system"):
-            Way(disk).mounts()
+            MountMode(disk).mounts()
 
 
 def too_many_open_files_say_nothing_about_the_right_to_mount(folder: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    way = Way(folder)
+    mount_mode = MountMode(folder)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
     try:
         with pytest.raises(OSError, match=f"{UNCLEAR}Too many open files"):
-            way.mounts()
+            mount_mode.mounts()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -314,14 +314,14 @@ def a_tool_that_fails_says_nothing_about_the_right_to_mount(folder: Path) -> Non
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("PATH", str(tools))
         with pytest.raises(ToolFailed, match=f"{UNCLEAR}mount .*cannot allocate memory"):
-            Way(folder).mounts()
+            MountMode(folder).mounts()
         patched.setattr(os, "geteuid", lambda: 65534)  # as with the capability alone: mount(8) refuses all but root
-        assert isinstance(Way(folder).mounts(), Links)
+        assert isinstance(MountMode(folder).mounts(), Links)
     assert [] == list(mount_table().below(str(folder)))
 
 
 def root_without_the_capability_gets_links(folder: Path) -> None:
-    code = "from mooring.driver.hostpath.node.way import Path, Way; import sys; print(type(Way(Path(sys.argv[1])).mounts()).__name__)"
+    code = "import sys; from mooring.driver.hostpath.node.mount_mode import *; print(type(MountMode(Path(sys.argv[1])).mounts()).__name__)"
     assert "Links\n" == system.run("setpriv", "--bounding-set=-sys_admin", sys.executable, "-c", code, str(folder))
 
 
@@ -332,7 +332,7 @@ def other_users_get_links(_folder: Path) -> None:
         child = os.fork()
         if child == 0:
             os.setuid(65534)
-            os._exit(0 if isinstance(Way(Path(name)).mounts(), Links) else 1)
+            os._exit(0 if isinstance(MountMode(Path(name)).mounts(), Links) else 1)
         assert (child, 0) == os.waitpid(child, 0)
 
 

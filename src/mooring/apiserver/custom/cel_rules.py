@@ -112,10 +112,12 @@ _NO_PATH: Final = "<nil>"
 _STEP: Final = re.compile(r"\.([^.\[\]]+)|\['([^']*)'\]")
 
 
-class Rules:
+class CelRules:
     """The rules at one node of a schema and below it."""
 
-    def __init__(self, structure: Structure, rules: list[Rule], below: dict[str, Rules], items: Rules | None, others: Rules | None) -> None:
+    def __init__(
+        self, structure: Structure, rules: list[Rule], below: dict[str, CelRules], items: CelRules | None, others: CelRules | None
+    ) -> None:
         self._structure, self._rules = structure, rules
         self._below, self._items, self._others = below, items, others
 
@@ -151,13 +153,13 @@ class Rules:
                 rules._apply(member, old.get(name, NOTHING), dotted if declared else f"{path}[{name}]", left, found)
 
 
-def rules_of(structure: Structure, *, root: bool = True) -> Rules | None:
+def rules_of(structure: Structure, *, root: bool = True) -> CelRules | None:
     """The compiled rules of a schema; None without any. They have been checked, so one that can't be compiled is an error of the server."""
     below = {name: found for name, inner in structure.properties.items() if (found := rules_of(inner, root=False)) is not None}
     items = None if structure.items is None else rules_of(structure.items, root=False)
     others = rules_of(structure.additional, root=False) if isinstance(structure.additional, Structure) else None
     rules = [compiled_rule(spec, structure, root=root) for spec in structure.rules]
-    return Rules(structure, rules, below, items, others) if rules or below or items or others else None
+    return CelRules(structure, rules, below, items, others) if rules or below or items or others else None
 
 
 def _cause(spec: Json, violation: tuple[str, bool], value: Any, path: str) -> Cause:

@@ -16,7 +16,7 @@ from mooring.apiserver.metadata import META_MESSAGES
 from mooring.apiserver.resource import Json, ScalePaths
 
 if TYPE_CHECKING:
-    from mooring.apiserver.custom.cel_rules import Rules
+    from mooring.apiserver.custom.cel_rules import CelRules
 
 _META: Final = META_MESSAGES["ObjectMeta"]
 
@@ -73,7 +73,7 @@ _REPLICAS_MAX: Final = 2**31 - 1
 class Validator:
     """Of one version of a custom kind."""
 
-    def __init__(self, kind: str, structure: Structure, rules: Rules | None, scale: ScalePaths | None) -> None:
+    def __init__(self, kind: str, structure: Structure, rules: CelRules | None, scale: ScalePaths | None) -> None:
         self._kind, self._structure, self._rules, self._scale = kind, structure, rules, scale
 
     def created(self, new: Json) -> list[Cause]:

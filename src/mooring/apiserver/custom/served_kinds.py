@@ -21,7 +21,7 @@ from mooring.apiserver.resource import Action, Custom, CustomColumn, Json, Resou
 from mooring.kube.errors import Forbidden
 
 if TYPE_CHECKING:
-    from mooring.apiserver.custom.cel_rules import Rules
+    from mooring.apiserver.custom.cel_rules import CelRules
 
 _SCALE_MESSAGES: Final = META_MESSAGES.extended("""
 Scale: 1 metadata ObjectMeta!, 2 spec ScaleSpec!, 3 status ScaleStatus!
@@ -98,7 +98,7 @@ class VersionParts:
     version: Json
     schema: Json
     structure: Structure
-    rules: Rules | None
+    rules: CelRules | None
     columns: tuple[CustomColumn, ...]
     fields: Mapping[str, Callable[[Json], str]]
 
@@ -207,7 +207,7 @@ class Kind:
         return StorageVersion(storage_of(self._definition), decode_stored, encode)
 
 
-def _rules(structure: Structure) -> Rules | None:
+def _rules(structure: Structure) -> CelRules | None:
     if not has_rules(structure.raw):
         return None
     from mooring.apiserver.custom.cel_rules import rules_of  # noqa: PLC0415  CEL comes with the first rule

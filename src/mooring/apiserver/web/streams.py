@@ -28,7 +28,7 @@ _AGAIN_S: Final = 1.0
 """The shortest time until a stream is looked at that nothing has woken."""
 
 
-class Outlet(Protocol):
+class Sink(Protocol):
     """Where a stream's lines go."""
 
     def write(self, data: bytes) -> None: ...
@@ -41,21 +41,21 @@ class Outlet(Protocol):
         """The watch is over."""
 
 
-class Told(enum.Enum):
-    """What a step of a stream has told."""
+class Progress(enum.Enum):
+    """How far one step of a stream has come."""
 
-    ALL = "all that there is for now, or that the client reads"
-    SOME = "there is more"
+    ALL = "all events for now are sent, or the client reads no more"
+    SOME = "more events wait"
     THE_END = "the watch is over"
 
 
 class Stream:
     """One watch on one connection. is_chunked: the lines go in HTTP's chunks."""
 
-    __slots__ = ("_cursor", "_held", "_is_chunked", "_lines", "_outlet", "_reply", "is_woken", "place", "timer")
+    __slots__ = ("_cursor", "_held", "_is_chunked", "_lines", "_reply", "_sink", "is_woken", "place", "timer")
 
-    def __init__(self, reply: WatchReply, cursor: Cursor, outlet: Outlet, lines: Lines, *, is_chunked: bool) -> None:
-        self._reply, self._cursor, self._outlet, self._lines, self._is_chunked = reply, cursor, outlet, lines, is_chunked
+    def __init__(self, reply: WatchReply, cursor: Cursor, sink: Sink, lines: Lines, *, is_chunked: bool) -> None:
+        self._reply, self._cursor, self._sink, self._lines, self._is_chunked = reply, cursor, sink, lines, is_chunked
         self.timer: asyncio.TimerHandle | None = None
         self.place: Place = reply.resource.storage
         self.is_woken = False
@@ -66,11 +66,11 @@ class Stream:
         """When a bookmark or the end is due."""
         return self._cursor.wake_at
 
-    def tell(self, metrics: ServerMetrics) -> Told:
-        """One step: writes what there is to tell, as far as the client reads."""
-        return self._step(metrics) if self._outlet.takes_lines else Told.ALL
+    def write(self, metrics: ServerMetrics) -> Progress:
+        """One step: writes the events, as far as the client reads."""
+        return self._step(metrics) if self._sink.takes_lines else Progress.ALL
 
-    def _step(self, metrics: ServerMetrics) -> Told:
+    def _step(self, metrics: ServerMetrics) -> Progress:
         parts, size, batches = [self._held] if self._held else [], len(self._held), 0
         self._held, is_all = b"", False
         while size < _WRITE_BYTES and batches < _BATCHES and not is_all:
@@ -83,13 +83,13 @@ class Stream:
         if len(parts) > 1 and len(parts[-1]) > _WRITE_BYTES:
             self._held, is_all = parts.pop(), False  # (a large one goes by itself: others share its bytes)
         if parts:
-            self._outlet.write(parts[0] if len(parts) == 1 else b"".join(parts))
+            self._sink.write(parts[0] if len(parts) == 1 else b"".join(parts))
         if not is_all:
-            return Told.SOME
-        return Told.THE_END if self._cursor.is_over and self._outlet.takes_lines else Told.ALL
+            return Progress.SOME
+        return Progress.THE_END if self._cursor.is_over and self._sink.takes_lines else Progress.ALL
 
     def end(self) -> None:
-        self._outlet.end()
+        self._sink.end()
 
 
 class Streams:
@@ -105,15 +105,15 @@ class Streams:
     def __len__(self) -> int:
         return sum(map(len, self._at.values()))
 
-    def prepare(self, reply: WatchReply, outlet: Outlet, *, is_chunked: bool) -> Stream:
-        """A stream that has told nothing yet. Raises what `watch_start_of` raises."""
+    def prepare(self, reply: WatchReply, sink: Sink, *, is_chunked: bool) -> Stream:
+        """A stream that has sent nothing yet. Raises the errors of `watch_start_of`."""
         cursor = self._hub.cursor(reply.resource, reply.scope, reply.options)
         kept = self._kept
         lines = WholeLines(kept) if reply.rendering is WHOLE else RenderedLines(reply.rendering, self._hub.clock, kept)
-        return Stream(reply, cursor, outlet, lines, is_chunked=is_chunked)
+        return Stream(reply, cursor, sink, lines, is_chunked=is_chunked)
 
     def begin(self, stream: Stream) -> None:
-        """From now on the stream is told of changes; of what was before at once."""
+        """From now on the stream gets changes, and at once those from before."""
         self._at.setdefault(stream.place, {})[stream] = None
         self._due(stream)
 
@@ -129,10 +129,10 @@ class Streams:
         """Writes the news of one stream, also when its client reads again: what is more than a step, in its turn."""
         if stream not in self._at.get(stream.place, ()):
             return
-        told = stream.tell(self._metrics)
-        if told is Told.SOME:
+        progress = stream.write(self._metrics)
+        if progress is Progress.SOME:
             self._woke(stream)
-        elif told is Told.THE_END:
+        elif progress is Progress.THE_END:
             self.remove(stream)
             stream.end()
 

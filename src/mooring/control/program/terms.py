@@ -25,7 +25,7 @@ _log = logger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Post:
+class LeasedWork:
     """A work and its Lease. make_work: one for each term. component, starting: what is logged when a term begins.
 
     lock_name: as yet unsanitised. namespace: of the Lease, "" for the one that the flags name.
@@ -39,20 +39,20 @@ class Post:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Posts:
-    """The posts that a program stands for. beside: runs as long as any of them does."""
+class LeasedWorks:
+    """The works of a program. beside: runs as long as any of them does."""
 
-    posts: Sequence[Post]
+    works: Sequence[LeasedWork]
     beside: Callable[[], Awaitable[None]] | None = None
 
 
 class Terms:
-    """told_to_end: set when the program is to end: the work in hand ends, and no term follows."""
+    """stop_requested: set when the program is to end: the work in hand ends, and no term follows."""
 
-    def __init__(self, post: Post, told_to_end: asyncio.Event) -> None:
-        self.post = post
+    def __init__(self, leased: LeasedWork, stop_requested: asyncio.Event) -> None:
+        self.leased = leased
         self.work: Work | None = None
-        self._told_to_end = told_to_end
+        self._stop_requested = stop_requested
         self._elector: LeaderElector | None = None
         self._task: asyncio.Task[object] | None = None
 
@@ -75,7 +75,7 @@ class Terms:
 
     async def run(self, elector: LeaderElector | None) -> None:
         """Raises the error of the work, WorkOutlivesLease, and CancelledError for a standby that was told to end."""
-        if self._told_to_end.is_set():
+        if self._stop_requested.is_set():
             return
         self._task, self._elector = asyncio.current_task(), elector
         if elector is None:
@@ -85,16 +85,16 @@ class Terms:
 
     async def _term(self) -> None:
         """The work, until told to end, or until cancelled because the Lease was lost."""
-        if self._told_to_end.is_set():
+        if self._stop_requested.is_set():
             return
-        work = self.work = self.post.make_work()
-        _log.info(0, self.post.starting, component=self.post.component)
+        work = self.work = self.leased.make_work()
+        _log.info(0, self.leased.starting, component=self.leased.component)
         try:
-            await run_until(self._told_to_end, work)
-            if not self._told_to_end.is_set():
+            await run_until(self._stop_requested, work)
+            if not self._stop_requested.is_set():
                 raise InvariantError("the work ended unexpectedly")
         except asyncio.CancelledError:
-            if self._told_to_end.is_set() and self._task is not None:  # the Lease was lost meanwhile: no reason to stand for it again
+            if self._stop_requested.is_set() and self._task is not None:  # the Lease was lost meanwhile: no reason to stand for it again
                 self._task.cancel()
             raise
         finally:

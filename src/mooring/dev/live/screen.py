@@ -23,7 +23,7 @@ from mooring.base.errors import first_of
 from mooring.base.log import logger
 from mooring.dev.live.board import Board
 from mooring.dev.live.render import Line, plain, render
-from mooring.dev.outlet import Outlet
+from mooring.dev.output import Output
 from mooring.dev.screen import LiveScreen, Part, PlainScreen, Stream, is_in_front, wrapped
 
 _PAUSE_S: Final = 0.1
@@ -120,7 +120,7 @@ class ViewScreen(PlainScreen):
     def _suspend(self) -> None:
         """Ctrl-Z: the shell gets its terminal as it was."""
         self._panel.close()
-        if isinstance(self._stream, Outlet):
+        if isinstance(self._stream, Output):
             self._stream.settle(_SETTLED_S)
         os.kill(os.getpid(), signal.SIGSTOP)
         self._panel.open()

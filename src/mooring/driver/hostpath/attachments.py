@@ -50,7 +50,7 @@ class Attachments(Plugin):
         if volume is not None:
             left = volume.unpublished_from(request.node_id)
             if left != volume:
-                check_left_node(volume, request.node_id, self._core.rules)
+                check_left_node(volume, request.node_id, self._core.options)
                 self._core.journal.put(state.with_volume(left))
         await self._core.journal.flushed()
         return csi.ControllerUnpublishVolumeResponse()

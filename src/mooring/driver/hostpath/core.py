@@ -14,7 +14,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath.filling import Filling
 from mooring.driver.hostpath.journal import Journal
 from mooring.driver.hostpath.layout import Layout, Limits
-from mooring.driver.hostpath.rules import Rules
+from mooring.driver.hostpath.options import HostpathOptions
 from mooring.driver.hostpath.state import Snapshot, State, Volume
 from mooring.driver.hostpath.statefile import StateFolder
 from mooring.wire.grpc.codes import Code
@@ -31,7 +31,7 @@ class Core:
     limits: Limits
     mutable_names: Collection[str]
     snapshot_delay_s: float
-    rules: Rules
+    options: HostpathOptions
     clock: Clock
     randomness: Random
 

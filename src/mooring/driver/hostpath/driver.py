@@ -29,13 +29,13 @@ from mooring.driver.hostpath.group_snapshots import GroupSnapshots
 from mooring.driver.hostpath.journal import Journal
 from mooring.driver.hostpath.layout import Layout, Limits, Segments
 from mooring.driver.hostpath.node.figures import Figures
+from mooring.driver.hostpath.node.mount_mode import MountMode
 from mooring.driver.hostpath.node.part import NodePart
 from mooring.driver.hostpath.node.staging import Staging
 from mooring.driver.hostpath.node.targets import Targets
 from mooring.driver.hostpath.node.volume_locks import VolumeLocks
-from mooring.driver.hostpath.node.way import Way
+from mooring.driver.hostpath.options import HostpathOptions
 from mooring.driver.hostpath.questions import Questions
-from mooring.driver.hostpath.rules import Rules
 from mooring.driver.hostpath.snapshots import Snapshots
 from mooring.driver.hostpath.statefile import StateFolder, encoded
 from mooring.driver.hostpath.volumes import Volumes
@@ -60,7 +60,7 @@ class HostPath(Volumes, Attachments, Snapshots, GroupSnapshots, Questions, Stagi
     node_ids: the nodes that volumes can be published on. attach: False leaves out publishing, for a driver that needs no attach. topology:
     the segments of each node, all with the same keys; none for a driver without topology. without, without_on_nodes: numbers of omitted
     capabilities of the controller and of nodes. group_snapshots: False leaves them out. mutable_names: the accepted mutable parameters,
-    none for all. snapshot_delay_s: until a new snapshot is ready. way: how volumes come to paths. Raises ConfigError for a nonsensical
+    none for all. snapshot_delay_s: until a new snapshot is ready. mount_mode: mounts or links. Raises ConfigError for a nonsensical
     topology or an unusable folder.
     """
 
@@ -82,7 +82,7 @@ class HostPath(Volumes, Attachments, Snapshots, GroupSnapshots, Questions, Stagi
         randomness: Random,
         name: str = DRIVER_NAME,
         limits: Limits | None = None,
-        rules: Rules | None = None,
+        options: HostpathOptions | None = None,
         attach: bool = True,
         topology: Mapping[str, Segments] | None = None,
         without: Collection[int] = (),
@@ -90,7 +90,7 @@ class HostPath(Volumes, Attachments, Snapshots, GroupSnapshots, Questions, Stagi
         group_snapshots: bool = True,
         mutable_names: Collection[str] = (),
         snapshot_delay_s: float = 0.0,
-        way: Way | None = None,
+        mount_mode: MountMode | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.name = name
@@ -99,23 +99,23 @@ class HostPath(Volumes, Attachments, Snapshots, GroupSnapshots, Questions, Stagi
         if layout.has_topology:
             self.plugin_flags = (Service.VOLUME_ACCESSIBILITY_CONSTRAINTS,)
         lacking = {*without} if attach else {*without, Capability.PUBLISH_UNPUBLISH_VOLUME}
-        rules = rules or Rules()
-        self._leave_out(lacking, {*without_on_nodes}, rules, group_snapshots=group_snapshots)
-        rules = dataclasses.replace(
-            rules,
+        options = options or HostpathOptions()
+        self._leave_out(lacking, {*without_on_nodes}, options, group_snapshots=group_snapshots)
+        options = dataclasses.replace(
+            options,
             attach="controller_publish_volume" not in self.withheld,
             stages="node_stage_volume" not in self.withheld,
             grows_on_nodes="node_expand_volume" not in self.withheld,
         )
         self._folder, state = StateFolder.opened(folder)
-        self._way = way or Way(self._folder.path)
+        self._mount_mode = mount_mode or MountMode(self._folder.path)
         try:
-            self._way.check(rules)
+            self._mount_mode.check(options)
         except ConfigError:
             self._folder.close()
             raise
         self._journal = Journal(state, self._folder.write)
-        self._filling = Filling(self._journal, self._folder, self._way.held_still)
+        self._filling = Filling(self._journal, self._folder, self._mount_mode.held_still)
         self._core = Core(
             self._journal,
             self._folder,
@@ -124,20 +124,20 @@ class HostPath(Volumes, Attachments, Snapshots, GroupSnapshots, Questions, Stagi
             limits or Limits(),
             frozenset(mutable_names),
             snapshot_delay_s,
-            rules,
+            options,
             clock or LoopClock(),
             randomness,
         )
-        self._node = NodePart(self._core, next(iter(node_ids)), self._way, VolumeLocks())
-        self._way.thaw(self._folder.data(volume.id) for volume in state.volumes.values() if volume.is_image)
+        self._node = NodePart(self._core, next(iter(node_ids)), self._mount_mode, VolumeLocks())
+        self._mount_mode.thaw(self._folder.data(volume.id) for volume in state.volumes.values() if volume.is_image)
 
-    def _leave_out(self, lacking: set[int], on_nodes: set[int], rules: Rules, *, group_snapshots: bool) -> None:
+    def _leave_out(self, lacking: set[int], on_nodes: set[int], options: HostpathOptions, *, group_snapshots: bool) -> None:
         """Withholds the methods, and drops the flags, of what this driver is to lack."""
         if Capability.EXPAND_VOLUME in lacking:
             self.volume_expansion = ()
         if Capability.SINGLE_NODE_MULTI_WRITER in lacking:
             on_nodes.add(NodeCapability.SINGLE_NODE_MULTI_WRITER)
-        if rules.mount_group:
+        if options.mount_group:
             self.node_flags = (*self.node_flags, NodeCapability.VOLUME_MOUNT_GROUP)
         withheld, self.controller_flags = left_out(self.controller_flags, lacking)
         withheld_on_nodes, self.node_flags = left_out(self.node_flags, on_nodes, NODE)

@@ -9,7 +9,7 @@ from mooring.base.log import logger
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath.layout import Layout, Limits, shown
-from mooring.driver.hostpath.rules import Rules
+from mooring.driver.hostpath.options import HostpathOptions
 from mooring.driver.hostpath.state import Publication, State, Volume
 from mooring.wire.grpc.codes import Code
 
@@ -54,23 +54,23 @@ def check_reach(volume: Volume, node_id: str, layout: Layout) -> None:
         raise DriverError(Code.FAILED_PRECONDITION, f"{what}: publish it on a node that it can be reached from")
 
 
-def check_unused(volume: Volume, rules: Rules) -> None:
+def check_unused(volume: Volume, options: HostpathOptions) -> None:
     """May it be deleted? Raises FailedPrecondition, or Internal where the life cycle is checked, as csi-driver-host-path does.
 
     A node that the volume was taken from by force counts only where the life cycle is checked: nobody waits for a dead node.
     """
     published = [one.node_id for one in volume.published]
-    used = [use.node_id for use in volume.uses if rules.check_lifecycle or not rules.attach or use.node_id in published]
+    used = [use.node_id for use in volume.uses if options.check_lifecycle or not options.attach or use.node_id in published]
     if nodes := sorted({*published, *used}):
-        code = Code.INTERNAL if rules.check_lifecycle else Code.FAILED_PRECONDITION
+        code = Code.INTERNAL if options.check_lifecycle else Code.FAILED_PRECONDITION
         where = ", ".join(map(repr, nodes))
         raise DriverError(code, f"volume {volume.id!r} is still used: published or staged on {where}: unpublish it first")
 
 
-def check_left_node(volume: Volume, node_id: str, rules: Rules) -> None:
+def check_left_node(volume: Volume, node_id: str, options: HostpathOptions) -> None:
     """May it be taken from the node, or from all for ""? Raises Internal where the life cycle is checked, and the node still has it."""
     used = [use.node_id for use in volume.uses if node_id in ("", use.node_id)]
-    if used and rules.check_lifecycle:
+    if used and options.check_lifecycle:
         where = ", ".join(map(repr, used))
         raise DriverError(Code.INTERNAL, f"volume {volume.id!r} is still used: staged or published on {where}: unstage it there first")
     if used:

@@ -31,7 +31,7 @@ class Volumes(Plugin):
         else:
             volume_id = f"vol-{self._core.randomness.uid()}"
             core = self._core
-            volume = planned(core.state, request, core.layout, core.limits, volume_id, core.now_ns(), images=core.rules.images)
+            volume = planned(core.state, request, core.layout, core.limits, volume_id, core.now_ns(), images=core.options.images)
             tell_ignored(request.parameters, KIND, request.name)
             self._add(volume)
         try:
@@ -57,7 +57,7 @@ class Volumes(Plugin):
         state, volume_id = self._core.state, request.volume_id
         volume = state.volumes.get(volume_id)
         if volume is not None:
-            check_unused(volume, self._core.rules)
+            check_unused(volume, self._core.options)
             check_whole(volume)
             self._core.check_unread(volume_id)
             self._core.journal.put(state.without(volume_id))
@@ -76,7 +76,7 @@ class Volumes(Plugin):
                 self._grow_file(volume, size)
             self._core.journal.put(self._core.state.with_volume(volume.grown_to(size)))
         await self._core.journal.flushed()
-        return csi.ControllerExpandVolumeResponse(capacity_bytes=size, node_expansion_required=self._core.rules.grows_on_nodes)
+        return csi.ControllerExpandVolumeResponse(capacity_bytes=size, node_expansion_required=self._core.options.grows_on_nodes)
 
     def _grow_file(self, volume: Volume, size: int) -> None:
         try:

@@ -34,7 +34,7 @@ class _Waiting(NamedTuple):
     refusal: Refusal | None
 
 
-class Calls:
+class ClientCalls:
     """What happens to streams. Each call ends in one Answered, put into `events`, or by `cancel`.
 
     events: shared with the connection, whose own come between. now: a monotonic clock, in seconds.

@@ -7,7 +7,7 @@ from typing import Final
 
 from mooring.wire.grpc import frames
 from mooring.wire.grpc.answer_headers import AnswerHeadersDecoder
-from mooring.wire.grpc.calls import WINDOW_BYTES, Calls, Refusal
+from mooring.wire.grpc.calls import WINDOW_BYTES, ClientCalls, Refusal
 from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.events import Event, Gone, Leaving, Settled
 from mooring.wire.grpc.frame_reader import FrameReader
@@ -42,7 +42,7 @@ class Connection:
         self._events: list[Event] = []
         self._sending = Sending()
         self._headers = RequestHeaders(user_agent=user_agent, authority=authority)
-        self._calls = Calls(self._sending, self._headers, self._events, now)
+        self._calls = ClientCalls(self._sending, self._headers, self._events, now)
         self._reader = FrameReader(
             header_bytes_max=HEADER_BYTES_MAX,
             decoder=AnswerHeadersDecoder(HEADER_BYTES_MAX),
@@ -71,7 +71,7 @@ class Connection:
 
     @property
     def in_flight(self) -> int:
-        """Calls that were begun and are neither answered nor cancelled; some may still wait for MAX_CONCURRENT_STREAMS."""
+        """ClientCalls that were begun and are neither answered nor cancelled; some may still wait for MAX_CONCURRENT_STREAMS."""
         return len(self._calls)
 
     @property

@@ -6,8 +6,8 @@ from typing import Final
 
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver.hostpath.options import HostpathOptions
 from mooring.driver.hostpath.publishing import Mode, unsupported
-from mooring.driver.hostpath.rules import Rules
 from mooring.driver.hostpath.state import Use, Volume
 from mooring.wire.grpc.codes import Code
 
@@ -32,9 +32,9 @@ def check_fits(volume: Volume, capability: csi.VolumeCapability) -> None:
         raise DriverError(Code.INVALID_ARGUMENT, f"volume_capability: {reason}")
 
 
-def check_may_stage(volume: Volume, node_id: str, staging_path: str, rules: Rules) -> None:
+def check_may_stage(volume: Volume, node_id: str, staging_path: str, options: HostpathOptions) -> None:
     """Raises Internal for a volume that is not attached, FailedPrecondition for one that is staged elsewhere."""
-    if rules.attach and volume.on(node_id) is None:
+    if options.attach and volume.on(node_id) is None:
         raise DriverError(Code.INTERNAL, f"volume {volume.id!r} is not attached to node {node_id!r}: call ControllerPublishVolume first")
     use = volume.use_on(node_id)
     if use is not None and use.staging_path not in ("", staging_path):
@@ -74,16 +74,16 @@ def check_same_target(volume: Volume, use: Use | None, target_path: str, *, read
         raise DriverError(Code.ALREADY_EXISTS, f"volume {volume.id!r} is at {target_path!r} with readonly={target.readonly}")
 
 
-def group_of(capability: csi.VolumeCapability, rules: Rules) -> int | None:
+def group_of(capability: csi.VolumeCapability, options: HostpathOptions) -> int | None:
     """The group that a volume is to be given to, None for no other than it has. Raises InvalidArgument."""
-    group = capability.mount.volume_mount_group if rules.mount_group else ""
+    group = capability.mount.volume_mount_group if options.mount_group else ""
     if group and not (group.isascii() and group.isdecimal() and int(group) < 2**32):
         raise DriverError(Code.INVALID_ARGUMENT, f"volume_mount_group: {group!r} is no number of a group")
     return int(group) if group else None
 
 
-def check_growth(volume: Volume, wanted: csi.CapacityRange, rules: Rules) -> None:
+def check_growth(volume: Volume, wanted: csi.CapacityRange, options: HostpathOptions) -> None:
     """Raises OutOfRange for more than a node takes."""
-    if 0 < rules.node_volume_bytes_max < wanted.required_bytes:
-        what = f"{wanted.required_bytes} bytes are more than the {rules.node_volume_bytes_max} that a volume on a node may have"
+    if 0 < options.node_volume_bytes_max < wanted.required_bytes:
+        what = f"{wanted.required_bytes} bytes are more than the {options.node_volume_bytes_max} that a volume on a node may have"
         raise DriverError(Code.OUT_OF_RANGE, f"capacity_range: {what}")

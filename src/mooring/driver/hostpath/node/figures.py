@@ -25,7 +25,7 @@ class Figures(Plugin):
 
     async def node_get_info(self, request: csi.NodeGetInfoRequest) -> csi.NodeGetInfoResponse:
         core, node_id = self._node.core, self._node.node_id
-        limit = core.rules.volumes_per_node
+        limit = core.options.volumes_per_node
         most = 1 + core.randomness.below(10) if limit < 0 else limit
         answer = csi.NodeGetInfoResponse(node_id=node_id, max_volumes_per_node=most)
         if core.layout.has_topology:
@@ -73,7 +73,7 @@ class Figures(Plugin):
             raise DriverError(Code.INVALID_ARGUMENT, "volume_path is required")
         if not request.HasField("capacity_range"):
             raise DriverError(Code.INVALID_ARGUMENT, "capacity_range is required")
-        check_growth(volume, request.capacity_range, self._node.core.rules)
+        check_growth(volume, request.capacity_range, self._node.core.options)
         if request.HasField("volume_capability"):
             check_fits(volume, request.volume_capability)
         kind = kind_of(Path(request.volume_path))

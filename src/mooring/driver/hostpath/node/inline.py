@@ -26,7 +26,7 @@ class InlineVolumes(Plugin):
         core = self._node.core
         volume_id = f"vol-{core.randomness.uid()}"
         creation = self._creation(request)
-        volume = planned(core.state, creation, core.layout, core.limits, volume_id, core.now_ns(), images=core.rules.images)
+        volume = planned(core.state, creation, core.layout, core.limits, volume_id, core.now_ns(), images=core.options.images)
         volume = msgspec.structs.replace(volume, inline_id=request.volume_id)
         try:
             core.folder.make(volume.id, volume.capacity_bytes if volume.is_file else None)

@@ -13,9 +13,9 @@ from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.blocking import blocking
 from mooring.driver.hostpath.core import Core, check_whole
+from mooring.driver.hostpath.node.mount_mode import MountMode
 from mooring.driver.hostpath.node.mounting import Mounts, Source
 from mooring.driver.hostpath.node.volume_locks import VolumeLocks
-from mooring.driver.hostpath.node.way import Way
 from mooring.driver.hostpath.state import Use, Volume
 from mooring.wire.grpc.codes import Code
 
@@ -24,17 +24,17 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodePart:
-    """One node of the driver. Several share the core, the way and the locks."""
+    """One node of the driver. Several share the core, the mount mode and the locks."""
 
     core: Core
     node_id: str
-    way: Way
+    mount_mode: MountMode
     locks: VolumeLocks
 
     @property
     def mounts(self) -> Mounts:
         """For threads: asked for the first time, it blocks."""
-        return self.way.mounts()
+        return self.mount_mode.mounts()
 
     def find(self, volume_id: str) -> Volume | None:
         return self.core.state.volumes.get(volume_id) or self.core.state.inline(volume_id)

@@ -25,7 +25,7 @@ class Staging(Plugin):
         node, path = self._node, targets.plain(request.staging_target_path)
         async with node.alone_with(request.volume_id):
             volume = node.known(request.volume_id)
-            check_may_stage(volume, node.node_id, str(path), node.core.rules)
+            check_may_stage(volume, node.node_id, str(path), node.core.options)
             check_fits(volume, request.volume_capability)
             check_reach(volume, node.node_id, node.core.layout)
             readonly = is_readonly(volume, node.node_id, request.volume_capability)

@@ -32,11 +32,11 @@ class Targets(InlineVolumes):
         node, capability = self._node, request.volume_capability
         use = volume.use_on(node.node_id)
         checks.check_single_writer(volume, use, str(target), capability.access_mode.mode)
-        if not volume.inline_id and node.core.rules.stages:
+        if not volume.inline_id and node.core.options.stages:
             checks.check_staged(volume, use, str(targets.plain(request.staging_target_path)))
         checks.check_fits(volume, capability)
         check_reach(volume, node.node_id, node.core.layout)
-        if not volume.inline_id and node.core.rules.attach and volume.on(node.node_id) is None:
+        if not volume.inline_id and node.core.options.attach and volume.on(node.node_id) is None:
             raise DriverError(Code.FAILED_PRECONDITION, f"volume {volume.id!r} is no longer attached to node {node.node_id!r}")
         checks.check_same_target(volume, use, str(target), readonly=self._readonly(volume, request))
 
@@ -47,7 +47,7 @@ class Targets(InlineVolumes):
         node, readonly, group = (
             self._node,
             self._readonly(volume, request),
-            checks.group_of(request.volume_capability, self._node.core.rules),
+            checks.group_of(request.volume_capability, self._node.core.options),
         )
         source = node.source(volume, request.volume_capability, readonly=readonly)
         staging = targets.plain(node.use_of(volume).staging_path or str(node.own_staging(volume)))

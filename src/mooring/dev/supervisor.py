@@ -1,6 +1,6 @@
 """Runs a program, and ends it with everything that it has started when the one who asked for it is gone, however that ended.
 
-    python keeper.py PROGRAM ARGUMENT...
+    python supervisor.py PROGRAM ARGUMENT...
 
 The starter of this holds the other end of its standard input: the end of that input kills the program's whole process group, which happens
 by itself when a process dies. SIGTERM goes on to the group; the exit code is the program's. It imports the standard library alone: it runs

@@ -1,4 +1,4 @@
-"""The way in which volumes come to paths: by real mounts, or by links where this process may not mount."""
+"""How volumes come to paths: by real mounts, or by links where this process may not mount."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from mooring.base.errors import ConfigError
 from mooring.base.log import logger
 from mooring.driver.hostpath.node import images
 from mooring.driver.hostpath.node.mounting import Links, Mounts, RealMounts
-from mooring.driver.hostpath.rules import Rules
+from mooring.driver.hostpath.options import HostpathOptions
 from mooring.mounts import filesystems, system
 from mooring.mounts.targets import TRIAL, mount_table, mounting_refusal
 
 _log = logger(__name__)
 
 AUTO, MOUNT, LINK = "auto", "mount", "link"
-WAYS: Final = (AUTO, MOUNT, LINK)
+MODES: Final = (AUTO, MOUNT, LINK)
 
 
-class Way:
-    """folder: for a trial. choice: of WAYS; with `auto` a trial decides when the first volume comes to a path. Threads may enter it.
+class MountMode:
+    """folder: for a trial. choice: of MODES; with `auto` a trial decides when the first volume comes to a path. Threads may enter it.
 
     The trial's folder is made at the start and stays: a disk that is full later does not keep the trial from being made.
     """
@@ -43,19 +43,19 @@ class Way:
                 self._mounts = Links() if refusal else RealMounts()
             return self._mounts
 
-    def check(self, rules: Rules) -> None:
-        """Raises ConfigError for rules that this way can't keep."""
+    def check(self, options: HostpathOptions) -> None:
+        """Raises ConfigError for options that need another mode."""
         refusal = ""
         if self._choice != LINK:
             with contextlib.suppress(OSError):  # told by the trial, if it comes to one
                 (self._folder / TRIAL).mkdir(exist_ok=True)
-        if rules.images and self._choice == LINK:
+        if options.images and self._choice == LINK:
             refusal = "volumes are to be shown by links"
-        elif rules.images or self._choice == MOUNT:
+        elif options.images or self._choice == MOUNT:
             refusal = self._refusal()
         if refusal:
             raise ConfigError(f"mounting is asked for, and not possible: {refusal}")
-        missing = system.missing_tools((*filesystems.tools_for(filesystems.FS_TYPE), images.FREEZER)) if rules.images else ()
+        missing = system.missing_tools((*filesystems.tools_for(filesystems.FS_TYPE), images.FREEZER)) if options.images else ()
         if missing:
             raise ConfigError(f"file systems are asked for, and {', '.join(missing)} not found on this machine: install e2fsprogs")
 

@@ -1,4 +1,4 @@
-"""Slips in a driver's class: methods that are nearly a call of CSI, and would never be called."""
+"""Finds faults in a driver's class: methods whose names are nearly those of CSI calls, so that nobody would call them."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def _short() -> Iterator[tuple[str, str]]:
 _SHORT: Final[Mapping[str, str]] = {short: name for short, name in _short() if short not in _CALLS}
 
 
-def slip(driver: type, base: type) -> str | None:
+def class_fault(driver: type, base: type) -> str | None:
     """The problem of the methods that a driver's class adds to its base class, None for none."""
-    return next(_slips(driver, base), None)
+    return next(_faults(driver, base), None)
 
 
-def _slips(driver: type, base: type) -> Iterator[str]:
+def _faults(driver: type, base: type) -> Iterator[str]:
     own = (name for name in dir(driver) if not name.startswith("_"))
     for name, value in ((name, getattr(driver, name, None)) for name in own):
         if value is getattr(base, name, None):

@@ -16,7 +16,7 @@ from typing import TextIO
 
 import pytest
 
-from mooring.dev.outlet import Outlet, passed_on
+from mooring.dev.output import Output, passed_on
 
 PIPE_BYTES = 1 << 16
 
@@ -40,35 +40,35 @@ def take(reader: int, count: int) -> bytes:
 def test_what_is_written_comes_in_its_order(pipe: tuple[int, TextIO]) -> None:
     reader, stream = pipe
     lines = "".join(f"Zeile {number} → ö\n" for number in range(500))
-    with passed_on(stream) as outlet:
+    with passed_on(stream) as output:
         for line in lines.splitlines(keepends=True):
-            assert len(line) == outlet.write(line)
+            assert len(line) == output.write(line)
         assert lines.encode() == take(reader, len(lines.encode()))
 
 
 def test_nobody_waits_for_a_reader_that_takes_nothing_and_it_gets_all_once_it_reads_on(pipe: tuple[int, TextIO]) -> None:
     reader, stream = pipe
-    outlet, line = Outlet(stream), "x" * 999 + "\n"
+    output, line = Output(stream), "x" * 999 + "\n"
     for _ in range(500):
-        outlet.write(line)
-    assert not outlet.settle(0.05)
+        output.write(line)
+    assert not output.settle(0.05)
     assert (line * 500).encode() == take(reader, 500_000)
-    assert outlet.settle(10)
-    outlet.close()
+    assert output.settle(10)
+    output.close()
 
 
 def test_what_is_too_much_is_left_out_and_a_line_says_how_many(pipe: tuple[int, TextIO]) -> None:
     reader, stream = pipe
-    outlet = Outlet(stream, waiting_max=4 * PIPE_BYTES)
-    outlet.write("-" * 4 * PIPE_BYTES)  # the pipe takes a part of it
+    output = Output(stream, waiting_max=4 * PIPE_BYTES)
+    output.write("-" * 4 * PIPE_BYTES)  # the pipe takes a part of it
     for text in ("a\n", "b\n", "c\n"):
-        outlet.write(text)
+        output.write(text)
     take(reader, 4 * PIPE_BYTES)
-    assert outlet.settle(10)
-    outlet.write("d\n")
+    assert output.settle(10)
+    output.write("d\n")
     told = b"... 3 lines are left out here: nobody read them\nd\n"
     assert told == take(reader, len(told))
-    outlet.close()
+    output.close()
 
 
 def test_a_reader_that_has_gone_is_the_writers_error(pipe: tuple[int, TextIO]) -> None:
@@ -76,12 +76,12 @@ def test_a_reader_that_has_gone_is_the_writers_error(pipe: tuple[int, TextIO]) -
     other = os.dup(reader)
     os.close(reader)
     os.close(other)
-    outlet = Outlet(stream)
-    outlet.write("x\n")
-    assert outlet.settle(10)
+    output = Output(stream)
+    output.write("x\n")
+    assert output.settle(10)
     with pytest.raises(BrokenPipeError):
-        outlet.write("y\n")
-    outlet.close()
+        output.write("y\n")
+    output.close()
     os.dup2(os.open(os.devnull, os.O_RDONLY), reader)  # for the fixture to close
 
 
@@ -94,15 +94,15 @@ def test_a_terminal_that_was_stopped_gets_the_rest_once_it_goes_on() -> None:
     try:
         with open(slave, "w", encoding="utf-8") as stream:
             termios.tcflow(slave, termios.TCOOFF)
-            outlet = Outlet(stream)
-            assert outlet.isatty()
-            outlet.write("held\n")
-            assert not outlet.settle(0.1)
+            output = Output(stream)
+            assert output.isatty()
+            output.write("held\n")
+            assert not output.settle(0.1)
             assert [] == select.select([master], [], [], 0)[0]
             termios.tcflow(slave, termios.TCOON)
-            assert outlet.settle(10)
+            assert output.settle(10)
             assert b"held\n" == os.read(master, 100)
-            outlet.close()
+            output.close()
     finally:
         os.close(master)
 
@@ -117,9 +117,9 @@ def test_at_the_end_a_slow_reader_gets_all(pipe: tuple[int, TextIO]) -> None:
             found.append(os.read(reader, 4096))
 
     reading = threading.Thread(target=read_slowly)
-    with passed_on(stream) as outlet:
+    with passed_on(stream) as output:
         for _ in range(256):
-            outlet.write("y" * 1023 + "\n")
+            output.write("y" * 1023 + "\n")
         reading.start()
     reading.join()
     assert 4 * PIPE_BYTES == sum(map(len, found))
@@ -128,9 +128,9 @@ def test_at_the_end_a_slow_reader_gets_all(pipe: tuple[int, TextIO]) -> None:
 def test_a_program_ends_though_nobody_reads_its_last_lines() -> None:
     program = (
         "import sys\n"
-        "from mooring.dev.outlet import passed_on\n"
-        "with passed_on(sys.stdout) as outlet:\n"
-        "    for _ in range(1000): outlet.write('x' * 999 + '\\n')\n"
+        "from mooring.dev.output import passed_on\n"
+        "with passed_on(sys.stdout) as output:\n"
+        "    for _ in range(1000): output.write('x' * 999 + '\\n')\n"
         "print('over', file=sys.stderr)\n"
     )
     reader, writer = os.pipe()

@@ -1,4 +1,4 @@
-"""The rules of one host-path driver, and how strict they are: the choices of the person who starts it."""
+"""The options of one host-path driver: the choices of the person who starts it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mooring.base.flags import flag
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Rules:
+class HostpathOptions:
     """attach: volumes are published by the controller first. check_lifecycle: also where a node was given up. stages: nodes have
     NodeStageVolume. grows_on_nodes: expansion ends on the node. volumes_per_node: -1 for another number from 1 to 10 at each call.
     node_volume_bytes_max: of NodeExpandVolume, 0 for no limit.

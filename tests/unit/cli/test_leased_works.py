@@ -11,7 +11,7 @@ from mooring.api.coordination import LEASES
 from mooring.apiserver.local import Faults, LocalCluster
 from mooring.base.errors import InvariantError
 from mooring.base.randomness import Random
-from mooring.control.program.terms import Post, Posts
+from mooring.control.program.terms import LeasedWork, LeasedWorks
 from mooring.kube.errors import ServerError
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.cli.sidecar_life import SidecarInProcess, SlowWork
@@ -43,8 +43,8 @@ class Double(SidecarInProcess):
             self.made[name].append(make(name))
             return self.made[name][-1]
 
-        posts = tuple(Post(name, f"lock-{name}", lambda name=name: made(name)) for name in self.made)
-        self.life._sidecar = dataclasses.replace(self.life._sidecar, posts=lambda context: Posts(posts, self._beside))
+        works = tuple(LeasedWork(name, f"lock-{name}", lambda name=name: made(name)) for name in self.made)
+        self.life._sidecar = dataclasses.replace(self.life._sidecar, works=lambda context: LeasedWorks(works, self._beside))
 
     async def _beside(self):
         self.beside.append("began")

@@ -25,7 +25,7 @@ _LAST_S: Final = 1.0
 """At the end: how long a reader that takes nothing is waited for."""
 
 
-class Outlet:
+class Output:
     """Implements `Stream`. Writing raises the stream's own error once that has failed, as after its reader has gone."""
 
     def __init__(self, stream: TextIO, waiting_max: int = WAITING_MAX) -> None:
@@ -38,7 +38,7 @@ class Outlet:
         self._is_busy = self._is_over = False
         self._failure: OSError | None = None
         self._changed = threading.Condition()
-        threading.Thread(target=self._pass_on, name="outlet", daemon=True).start()
+        threading.Thread(target=self._pass_on, name="output", daemon=True).start()
 
     def isatty(self) -> bool:
         return self._stream.isatty()
@@ -112,19 +112,19 @@ class Outlet:
 
 def settle(stream: Stream) -> None:
     """Written lines are passed on, unless their reader takes nothing. In any thread."""
-    if isinstance(stream, Outlet):
+    if isinstance(stream, Output):
         stream.settle(_SETTLED_S)
 
 
 @contextmanager
 def passed_on(stream: TextIO) -> Iterator[Stream]:
-    """The stream through an outlet, which is closed at the end. A stream in memory has no reader, and stays as it is."""
+    """The stream through an output, which is closed at the end. A stream in memory has no reader, and stays as it is."""
     try:
-        outlet = Outlet(stream)
+        output = Output(stream)
     except io.UnsupportedOperation:
         yield stream
         return
     try:
-        yield outlet
+        yield output
     finally:
-        outlet.close()
+        output.close()
