@@ -89,14 +89,18 @@ class Controller(Generic[K]):
         keys: Callable[[Change[T]], Iterable[K] | None] | None = None,
         *,
         tells: Callable[[Change[T]], Iterable[Topic]] | None = None,
+        only: Callable[[T], bool] | None = None,
     ) -> None:
         """The way in which the changes of a cache reach a controller; those by our own writes are among them.
 
         keys: the keys that a change concerns; they are added. It gives None where it wakes keys by the other methods here, of several
         controllers perhaps. tells: the topics that a change concerns; one of the version alone concerns none.
+        only: changes from and to objects of which it is False concern nobody, as client-go's FilteringResourceEventHandler has it.
         """
 
         def wake(change: Change[T]) -> None:
+            if only is not None and not any(obj is not None and only(obj) for obj in (change.old, change.new)):
+                return
             for key in (keys(change) if keys is not None else None) or ():
                 self._queue.add(key)
             if tells is not None and changed(change.old, change.new):

@@ -6,7 +6,7 @@ on counts for that key, too: between its decision and its parking nothing is los
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Final, Generic, TypeAlias, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -88,3 +88,19 @@ class Topics(Generic[K]):
         oldest = min(self._began.values())
         self._told = {topic: count for topic, count in self._told.items() if count > oldest}
         self._told_max = max(TOLD_MAX, 2 * len(self._told))  # what a key long in hand needs is not walked over at each topic
+
+
+class Bus:
+    """What one part of a program tells others, which need not know it: a kind of news, and what it is about."""
+
+    def __init__(self) -> None:
+        self._subscribers: dict[str, list[Callable[..., None]]] = {}
+
+    def subscribe(self, kind: str, subscriber: Callable[..., None]) -> None:
+        """Calls the subscriber with what each news of the kind is about."""
+        self._subscribers.setdefault(kind, []).append(subscriber)
+
+    def tell(self, kind: str, *about: Hashable) -> None:
+        """The subscribers are called at once, in the order in which they came."""
+        for subscriber in self._subscribers.get(kind, ()):
+            subscriber(*about)

@@ -24,7 +24,7 @@ from mooring.node.volumes.state.in_use import Unread
 from mooring.node.volumes.steps import fs_group
 from mooring.node.volumes.steps.fs_group import ON_ROOT_MISMATCH, Walk
 from mooring.sidecars.attacher.event_handlers import EventHandlers as AttacherEvents
-from mooring.sidecars.provisioner.claims import pv_store
+from mooring.sidecars.provisioner.claims import reject_volume
 from mooring.sidecars.provisioner.claims.owner import Owner
 from mooring.sidecars.provisioner.model.outcomes import Save
 from mooring.sidecars.provisioner.source_protection import controller as source_protection
@@ -85,7 +85,7 @@ def _places_free_nobody() -> contextlib.AbstractContextManager[Any]:
 
 def _namesakes_are_others() -> contextlib.AbstractContextManager[Any]:
     """Memory: a PersistentVolume that the process before has stored for the claim is somebody else's."""
-    return mock.patch.object(pv_store, "owner_of", return_value=Owner(Save.TAKEN, "it is there already"))
+    return mock.patch.object(reject_volume, "owner_of", return_value=Owner(Save.TAKEN, "it is there already"))
 
 
 def _made_contents_are_failures() -> contextlib.AbstractContextManager[Any]:

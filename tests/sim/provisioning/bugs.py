@@ -12,11 +12,11 @@ from mooring.csi.errors import DriverError
 from mooring.sidecars.provisioner import environment
 from mooring.sidecars.provisioner.claims.create_volume import VolumeCreation
 from mooring.sidecars.provisioner.claims.prepare import volume_name
-from mooring.sidecars.provisioner.claims.pv_store import PvStore
 from mooring.sidecars.provisioner.claims.reconcile import ClaimReconciler
+from mooring.sidecars.provisioner.claims.reject_volume import PvOwners
 from mooring.sidecars.provisioner.claims.view import View as ClaimView
+from mooring.sidecars.provisioner.deletion import decide as deletion
 from mooring.sidecars.provisioner.deletion import reconcile as deletion_reconcile
-from mooring.sidecars.provisioner.deletion import view as deletion
 from mooring.sidecars.provisioner.intents import journal
 from mooring.sidecars.provisioner.intents.journal import Intents, Journal
 from mooring.sidecars.provisioner.intents.lease_codec import JournalLease
@@ -138,27 +138,27 @@ def _unsettled() -> Iterator[None]:
 
 def _whose_is_not_asked() -> contextlib.AbstractContextManager[Any]:
     """A refused PersistentVolume is not looked for: an earlier try may have been taken. Nor is it seen when its volume is about to go."""
-    owner_of_existing = PvStore.owner_of_existing
+    owner_of_existing = PvOwners.owner_of_existing
 
-    async def refused_is_gone(self: PvStore, intent: Any, volume_id: str, refused: str = "") -> tuple[Save, str]:
+    async def refused_is_gone(self: PvOwners, intent: Any, volume_id: str, refused: str = "") -> tuple[Save, str]:
         return (Save.REFUSED, refused) if refused else await owner_of_existing(self, intent, volume_id)
 
-    def own_is_unseen(self: PvStore, intent: Any, volume_id: str) -> str:
+    def own_is_unseen(self: PvOwners, intent: Any, volume_id: str) -> str:
         return "".join(self._view.others_naming(volume_id, intent.volume_name)[:1])
 
-    unasked = mock.patch.object(PvStore, "owner_of_existing", refused_is_gone)
-    return both(unasked, mock.patch.object(PvStore, "keeper_of", own_is_unseen))
+    unasked = mock.patch.object(PvOwners, "owner_of_existing", refused_is_gone)
+    return both(unasked, mock.patch.object(PvOwners, "keeper_of", own_is_unseen))
 
 
 def _namesakes_are_ours() -> contextlib.AbstractContextManager[Any]:
     """A PersistentVolume of the name is our own, as external-provisioner has it."""
-    owner_of_existing = PvStore.owner_of_existing
+    owner_of_existing = PvOwners.owner_of_existing
 
-    async def ours(self: PvStore, intent: Any, volume_id: str, refused: str = "") -> tuple[Save, str]:
+    async def ours(self: PvOwners, intent: Any, volume_id: str, refused: str = "") -> tuple[Save, str]:
         found, error = await owner_of_existing(self, intent, volume_id, refused)
         return (found, error) if refused or found is Save.LATER else (Save.STORED, "")
 
-    return mock.patch.object(PvStore, "owner_of_existing", ours)
+    return mock.patch.object(PvOwners, "owner_of_existing", ours)
 
 
 def _unconfirmed_publishes_are_not_written() -> contextlib.AbstractContextManager[Any]:

@@ -12,17 +12,17 @@ from mooring.cluster.binder.available_volumes import AvailableVolumes
 from mooring.cluster.binder.volumes import decide as binding
 from mooring.control.event_correlation import Correlator
 from mooring.inspect import references
-from mooring.sidecars.provisioner.claims import decide, pv_store
-from mooring.sidecars.provisioner.claims.pv_store import PvStore
-from mooring.sidecars.provisioner.claims.view import ClusterTopology
+from mooring.sidecars.provisioner.claims import create_volume, decide
+from mooring.sidecars.provisioner.claims.reject_volume import PvOwners
 from mooring.sidecars.provisioner.claims.view import View as ClaimView
 from mooring.sidecars.provisioner.deletion import controller as deletion_controller
-from mooring.sidecars.provisioner.deletion import view as deletion
+from mooring.sidecars.provisioner.deletion import decide as deletion
 from mooring.sidecars.provisioner.intents import lease_codec, tracker
 from mooring.sidecars.provisioner.intents.lease_store import JournalEntries, LeaseStore
 from mooring.sidecars.provisioner.intents.tracker import IntentTracker
 from mooring.sidecars.provisioner.model import orders
 from mooring.sidecars.provisioner.model.outcomes import Save
+from mooring.sidecars.provisioner.model.topology import ClusterTopology
 from mooring.sidecars.provisioner.source_protection import decide as source_decide
 from mooring.sidecars.provisioner.source_protection.controller import SourceProtection
 from tests.sim.planting import Bug, both
@@ -33,11 +33,11 @@ _Plant = contextlib.AbstractContextManager[Any]
 def _odd_answers_are_deleted() -> _Plant:
     """A volume of no use is deleted without a look at what else names it."""
 
-    async def refused(self: PvStore, intent: Any, volume_id: str, refused: str) -> tuple[Save, str]:
+    async def refused(self: PvOwners, intent: Any, volume_id: str, refused: str) -> tuple[Save, str]:
         return Save.REFUSED, refused
 
     unseen = mock.patch.object(ClaimView, "others_naming", return_value=[])
-    return both(mock.patch.object(PvStore, "_unless_named", refused), unseen)
+    return both(mock.patch.object(PvOwners, "_unless_named", refused), unseen)
 
 
 def _places_are_compared_by_key() -> _Plant:
@@ -77,7 +77,7 @@ def _later_intents_are_dropped() -> _Plant:
 
 def _policies_pass() -> _Plant:
     """An object that is forbidden is sent for ever."""
-    return mock.patch.object(pv_store, "DENIED_S_MAX", math.inf)
+    return mock.patch.object(create_volume, "DENIED_S_MAX", math.inf)
 
 
 def _all_that_wait_hold_a_snapshot() -> _Plant:

@@ -10,7 +10,7 @@ from unittest import mock
 from mooring.api.meta import Key
 from mooring.cluster.binder.writes import Whole
 from mooring.kube.cache.store import Relist, Store
-from mooring.sidecars.provisioner.claims import pv_store
+from mooring.sidecars.provisioner.claims import reject_volume
 from tests.sim import bugs_of_habits
 from tests.sim.planting import Bug
 
@@ -31,7 +31,7 @@ def _claims_are_written_by_name() -> _Plant:
 
 def _unanswered_tries_are_over() -> _Plant:
     """A refused object takes its volume along at once, though an earlier try may still be carried out."""
-    return mock.patch.object(pv_store, "LATE_S_MAX", 0.0)
+    return mock.patch.object(reject_volume, "LATE_S_MAX", 0.0)
 
 
 def _unfinished_lists_are_forgotten() -> _Plant:

@@ -11,8 +11,8 @@ from unittest import mock
 from mooring.cluster.attachdetach.identity import Identity
 from mooring.cluster.attachdetach.orphans import Orphans
 from mooring.control import queue
-from mooring.sidecars.provisioner.claims.view import ClusterTopology
 from mooring.sidecars.provisioner.model import orders
+from mooring.sidecars.provisioner.model.topology import ClusterTopology
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ from mooring.api.meta import Kind
 from mooring.api.storage import CSI_NODES, CSI_STORAGE_CAPACITIES, STORAGE_CLASSES, CSIStorageCapacity
 from mooring.apiserver.local import Faults
 from mooring.base.errors import ConfigError
+from mooring.control.secrets import SecretCache
+from mooring.control.topics import Bus
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
@@ -26,8 +28,10 @@ from mooring.sidecars.provisioner.capacity.controller import CapacityPublisher
 from mooring.sidecars.provisioner.capacity.decide import matches
 from mooring.sidecars.provisioner.capacity.objects import DRIVER_LABEL, MANAGER_LABEL, manager_of
 from mooring.sidecars.provisioner.capacity.requests import capacity_of
-from mooring.sidecars.provisioner.capacity.view import Capacity, Item, item_of, places_of
-from mooring.sidecars.provisioner.environment import ProvisionerCaches
+from mooring.sidecars.provisioner.capacity.view import Capacity, Item, item_of
+from mooring.sidecars.provisioner.environment import Environment, ProvisionerCaches
+from mooring.sidecars.provisioner.model import topics
+from mooring.sidecars.provisioner.model.topology import places_of
 from mooring.sidecars.provisioner.options import CapacityOptions, NodeOptions, ProvisionerOptions
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import WFFC, a_capacity, a_class, a_csi_node, a_node, a_pod, a_pv, typed
@@ -49,6 +53,7 @@ class CapacityWorld(ClusterWorld):
         self.driver = VolumeDriver(controller=[RPC.GET_CAPACITY], topology={}, story=self.story)
         capacity = CapacityOptions(**{"namespace": "ns", "owner_level": -1, "poll_interval_s": 300.0, **options})
         self.options = ProvisionerOptions(capacity=capacity, node=node, retry_interval_start_s=retry_s)
+        self.bus = Bus()
 
     @contextlib.asynccontextmanager
     async def publishing(self, place: Mapping[str, str] | None = None) -> AsyncIterator[CapacityPublisher]:
@@ -56,7 +61,8 @@ class CapacityWorld(ClusterWorld):
         port = InProcessDriver(self.driver, clock=self.clock)
         facts = capabilities_of(await probe_and_identify(port, clock=self.clock))
         caches = ProvisionerCaches(self.runtime, facts, self.options)
-        capacity = CapacityPublisher(self.runtime, caches, port, facts, self.options, place=place)
+        env = Environment(self.runtime, port, facts, self.options, caches, self.recorder, SecretCache(self.cluster, self.clock), self.bus)
+        capacity = CapacityPublisher(env, place)
         async with self.running_on(caches.shared, capacity.run):
             yield capacity
 
@@ -409,28 +415,42 @@ async def test_P82_an_api_server_that_fails_at_the_start_is_asked_again(world: C
 async def test_P83_what_provisioning_does_is_asked_for_at_once():
     world = await two_zones()
     await world.classes("one", "two")
-    async with world.publishing() as capacity:
+    async with world.publishing():
         await world.settle(10)
 
-        async def asked_after(*told: Any) -> list[str]:
-            world.driver.calls.clear()
-            told[0](*told[1:])
+        async def asked() -> list[str]:
             await world.settle(10)
-            return world.zones()
+            zones = world.zones()
+            world.driver.calls.clear()
+            return zones
 
-        assert ["a", "a"] == await asked_after(capacity.volume_made, volume_in(("In", ["a"])))
-        assert ["a", "b"] == await asked_after(capacity.volume_made, volume_in())
-        assert ["a", "b"] == await asked_after(capacity.creation_failed, "two")
-        assert [] == await asked_after(capacity.creation_failed, "unknown")
-        assert ["b", "b"] == await asked_after(capacity.volume_deleted, volume_in(("In", ["b"])))
-        assert [] == await asked_after(capacity.volume_deleted, volume_in(("In", ["z"])))
-        assert [] == await asked_after(capacity.volume_deleted, volume_in())
+        async def asked_after(kind: str, *about: Any) -> list[str]:
+            world.bus.tell(kind, *about)
+            return await asked()
+
+        await asked()
+        await world.create(a_volume_in(("In", ["a"]), name="pv-a"))
+        assert ["a", "a"] == await asked()
+        await world.create(a_volume_in(name="pv-anywhere"))
+        assert ["a", "b"] == await asked()
+        await world.create(a_pv("pv-of-another", source={"csi": {"driver": "other", "volumeHandle": "h"}}, storageClassName="one"))
+        assert [] == await asked()
+        assert ["a", "b"] == await asked_after(topics.ROOM_LACKING, "two")
+        assert [] == await asked_after(topics.ROOM_LACKING, "unknown")
+        assert ["b", "b"] == await asked_after(topics.ROOM_FREED, *places_of(volume_in(("In", ["b"]))))
+        assert ["a", "a", "b", "b"] == await asked_after(topics.ROOM_FREED, *places_of(volume_in(("In", ["a"]), ("In", ["b"]))))
+        assert [] == await asked_after(topics.ROOM_FREED, *places_of(volume_in(("In", ["z"]))))
+        assert [] == await asked_after(topics.ROOM_FREED, *places_of(volume_in()))
+
+
+def a_volume_in(*expressions: tuple[str, list[str]], name: str = "pv") -> dict[str, Any]:
+    terms = [{"matchExpressions": [{"key": ZONE, "operator": operator, "values": values}]} for operator, values in expressions]
+    affinity = {"required": {"nodeSelectorTerms": terms}} if terms else None
+    return a_pv(name, storageClassName="one", nodeAffinity=affinity)
 
 
 def volume_in(*expressions: tuple[str, list[str]]) -> PersistentVolume:
-    terms = [{"matchExpressions": [{"key": ZONE, "operator": operator, "values": values}]} for operator, values in expressions]
-    affinity = {"required": {"nodeSelectorTerms": terms}} if terms else None
-    return typed(a_pv(storageClassName="one", nodeAffinity=affinity))
+    return typed(a_volume_in(*expressions))
 
 
 def test_P83_only_plain_places_are_places():

@@ -13,7 +13,8 @@ from mooring.api.storage import CSIStorageCapacity, StorageClass
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.provisioner.capacity import reasons as why
 from mooring.sidecars.provisioner.capacity.decide import Create, Decision, Remove, Update, decide_item, decide_write, is_news
-from mooring.sidecars.provisioner.capacity.view import CAPACITY_INDEXES, Capacity, Item, Segment, View
+from mooring.sidecars.provisioner.capacity.view import CAPACITY_INDEXES, Capacity, Item, View
+from mooring.sidecars.provisioner.model.topology import Segment
 from tests.support.builders import WFFC, a_capacity, a_class, typed
 from tests.support.stores import store_of
 

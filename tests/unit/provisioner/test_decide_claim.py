@@ -18,13 +18,14 @@ from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.claims import reasons as why
 from mooring.sidecars.provisioner.claims.decide import decide_claim, fingerprint
 from mooring.sidecars.provisioner.claims.decision import Create, Decision, LeaveToPopulator, LookUp
-from mooring.sidecars.provisioner.claims.view import ClusterTopology, Looked, View, Wanted
+from mooring.sidecars.provisioner.claims.view import Looked, View, Wanted
 from mooring.sidecars.provisioner.intents.states import IntentState
 from mooring.sidecars.provisioner.intents.tracker import ClaimRecords, PendingVolume, Rest
 from mooring.sidecars.provisioner.model.cached import CLAIM_INDEXES
 from mooring.sidecars.provisioner.model.intent import Intent
 from mooring.sidecars.provisioner.model.orders import Order
 from mooring.sidecars.provisioner.model.outcomes import State
+from mooring.sidecars.provisioner.model.topology import ClusterTopology
 from mooring.sidecars.provisioner.options import Rules
 from tests.support.builders import DRIVER, Json, a_claim, a_class, a_pv, typed
 from tests.support.stores import store_of

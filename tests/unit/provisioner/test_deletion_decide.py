@@ -22,12 +22,16 @@ from mooring.sidecars.provisioner.deletion.decide import (
     Hold,
     LoadSecret,
     Obstacle,
+    Progress,
     Release,
+    View,
+    class_changed,
     decide_deletion,
+    detached,
+    object_changed,
 )
-from mooring.sidecars.provisioner.deletion.view import Here, Progress, View, class_changed, detached, object_changed
-from mooring.sidecars.provisioner.model.cached import ATTACHMENT, ATTACHMENT_INDEXES, VOLUME_INDEXES, keeps_attachment
-from tests.support.builders import a_class, a_pv, a_va, typed
+from mooring.sidecars.provisioner.model.cached import ATTACHMENT, ATTACHMENT_INDEXES, VOLUME_INDEXES, is_provisioned_by, keeps_attachment
+from tests.support.builders import a_class, a_node, a_pv, a_va, typed
 from tests.support.stores import store_of
 
 DRIVER = "d"
@@ -77,8 +81,21 @@ def a_view(
     volumes = store_of(*([] if pv is None else [pv]), *others, indexes=VOLUME_INDEXES)
     attachments = store_of(*found, indexes=ATTACHMENT_INDEXES)
     return View(
-        **{"driver": DriverCapabilities(DRIVER), "volumes": volumes, "classes": store_of(*classes), "attachments": attachments, **more}
+        **{
+            "driver": DriverCapabilities(DRIVER),
+            "claims": store_of(),
+            "volumes": volumes,
+            "classes": store_of(*classes),
+            "nodes": store_of(),
+            "attachments": attachments,
+            **more,
+        }
     )
+
+
+def on_node(labels: Mapping[str, str]) -> dict[str, Any]:
+    """Where the node n1 alone is served."""
+    return {"node_name": "n1", "nodes": store_of(typed(a_node("n1", labels=labels, resourceVersion="1")))}
 
 
 def decided(pv: PersistentVolume | None, **view: Any) -> Decision:
@@ -110,8 +127,8 @@ def test_P74_nothing_to_do_for_what_is_gone():
     ],
 )
 def test_P74_whose_volume_it_is(annotations: dict[str, str], csi: dict[str, str] | None, is_ours: bool):
-    view = a_view(None, driver=DriverCapabilities(DRIVER, in_tree_name="in/tree"))
-    assert is_ours == view.is_ours(pv_with(annotations=annotations, csi=csi))
+    driver = DriverCapabilities(DRIVER, in_tree_name="in/tree")
+    assert is_ours == is_provisioned_by(driver, pv_with(annotations=annotations, csi=csi))
 
 
 @pytest.mark.parametrize("phase", ["", "Available", "Pending", "Bound", "Failed"])
@@ -275,7 +292,7 @@ def test_P81_an_in_tree_volume_is_deleted_under_its_drivers_handle():
 )
 def test_P90_a_node_deletes_what_it_can_reach(affinity: list[dict[str, Any]] | None, is_here: bool):
     terms = {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": affinity}]}}} if affinity else {}
-    decision = decided(pv_with(**terms), here=Here("n1", {"host": "n1"}))
+    decision = decided(pv_with(**terms), **on_node({"host": "n1"}))
     assert (DELETE if is_here else ()) == decision.actions
     assert is_here == (decision.because != why.Elsewhere("n1"))
 
@@ -299,7 +316,7 @@ def test_P76_reasons_are_told_in_words():
     ]
     everything += [
         decided(pv_with(), attached=("n1",)),
-        decided(pv_with(), here=Here("n1", {})),
+        decided(pv_with(), **on_node({})),
         decided(pv_with(deleting=True, finalizers=())),
     ]
     assert all(" " in str(decision.because) for decision in everything)

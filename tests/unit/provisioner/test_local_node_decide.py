@@ -13,11 +13,12 @@ from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cache.store import Store
 from mooring.sidecars.provisioner import names
-from mooring.sidecars.provisioner.claims.view import ClusterTopology, Looked, View, Wanted
+from mooring.sidecars.provisioner.claims.view import Looked, View, Wanted
 from mooring.sidecars.provisioner.intents.tracker import ClaimRecords
 from mooring.sidecars.provisioner.local_node import reasons as why
 from mooring.sidecars.provisioner.local_node.decide import AskForRoom, BecomeOwner, Decision, LookUp, decide_ownership
 from mooring.sidecars.provisioner.model.cached import CLAIM_INDEXES
+from mooring.sidecars.provisioner.model.topology import ClusterTopology
 from mooring.sidecars.provisioner.options import Rules
 from tests.support.builders import a_claim, a_class, a_csi_node, a_node, typed
 from tests.support.stores import store_of

@@ -13,12 +13,13 @@ from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.store import Store
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.claims.prepare import prepared, prepared_again
-from mooring.sidecars.provisioner.claims.view import ClusterTopology, Looked, View
+from mooring.sidecars.provisioner.claims.view import Looked, View
 from mooring.sidecars.provisioner.intents.journal import Journal
 from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation, encoded
 from mooring.sidecars.provisioner.intents.tracker import ClaimRecords
 from mooring.sidecars.provisioner.model.cached import CLAIM_INDEXES
 from mooring.sidecars.provisioner.model.orders import PLACES_STORED_MAX, Order
+from mooring.sidecars.provisioner.model.topology import ClusterTopology
 from mooring.sidecars.provisioner.options import Rules
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import DRIVER, Json, a_claim, a_class, a_csi_node, a_node, typed

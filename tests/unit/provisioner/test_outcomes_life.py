@@ -14,7 +14,8 @@ from mooring.api.storage import CSI_NODES, STORAGE_CLASSES
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import Forbidden, Invalid, ServerError, Unreachable
 from mooring.sidecars.provisioner import names
-from mooring.sidecars.provisioner.claims.pv_store import DENIED_S_MAX, LATE_S_MAX
+from mooring.sidecars.provisioner.claims.create_volume import DENIED_S_MAX
+from mooring.sidecars.provisioner.claims.reject_volume import LATE_S_MAX
 from mooring.sidecars.provisioner.intents.journal import Intents, Journal
 from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation
 from mooring.sidecars.provisioner.model import volumes
@@ -551,7 +552,7 @@ async def test_a_refused_objects_volume_is_deleted_with_its_secret_once_that_can
     world.cluster.refuse(POST_PV, times=3, error=Invalid("no", reason="Invalid"))
     async with world.provisioning(calls=1):
         assert world.provisioner is not None
-        world.provisioner._creation._secrets.invalidate(SecretReference(name="s", namespace="default"))
+        world.provisioner._env.secrets.invalidate(SecretReference(name="s", namespace="default"))
         world.cluster.refuse("get secrets", error=Forbidden("not now", reason="Forbidden"))
         await world.failed("was deleted")
     assert [{"user": "me"}] == [dict(call.request.secrets) for call in world.driver.made(DELETE)]
@@ -568,7 +569,7 @@ async def test_a_refused_objects_volume_that_the_driver_denies_without_its_secre
     async with world.provisioning(calls=1):
         assert world.provisioner is not None
         await world.delete(SECRETS, "s")
-        world.provisioner._creation._secrets.invalidate(SecretReference(name="s", namespace="default"))
+        world.provisioner._env.secrets.invalidate(SecretReference(name="s", namespace="default"))
         await world.failed("Cleanup of volume")
         assert 1 == len(world.driver.volumes) == len(world.intents.open())
         await world.make_secret(user="me")

@@ -17,7 +17,7 @@ from mooring.kube.cache.store import Store
 from mooring.kube.errors import NotFound
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.claims.prepare import LeftToPopulator, prepared, prepared_again
-from mooring.sidecars.provisioner.claims.view import ClusterTopology, Looked, NotLookedUp, View, Wanted
+from mooring.sidecars.provisioner.claims.view import Looked, NotLookedUp, View, Wanted
 from mooring.sidecars.provisioner.intents.lease_codec import encoded
 from mooring.sidecars.provisioner.intents.tracker import ClaimRecords
 from mooring.sidecars.provisioner.model import topics
@@ -25,6 +25,7 @@ from mooring.sidecars.provisioner.model.cached import CLAIM_INDEXES, Source
 from mooring.sidecars.provisioner.model.intent import Intent
 from mooring.sidecars.provisioner.model.orders import Order, is_same_request, request_text
 from mooring.sidecars.provisioner.model.outcomes import Failed, State
+from mooring.sidecars.provisioner.model.topology import ClusterTopology
 from mooring.sidecars.provisioner.options import Rules
 from tests.support.builders import Json, a_claim, a_class, a_content, a_pv, a_snapshot, typed
 from tests.support.stores import store_of

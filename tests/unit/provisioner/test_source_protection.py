@@ -13,16 +13,21 @@ from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.api.meta import Kind
 from mooring.api.snapshot import GROUP, VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.apiserver.local import Faults
+from mooring.control.secrets import SecretCache
+from mooring.control.topics import Bus
 from mooring.csi.driver_capabilities import DriverCapabilities
+from mooring.csi.in_process import InProcessDriver
 from mooring.kube.errors import ApiError, Conflict, Forbidden, NotFound, ServerError
 from mooring.sidecars.provisioner import names
-from mooring.sidecars.provisioner.environment import ProvisionerCaches
+from mooring.sidecars.provisioner.environment import Environment, ProvisionerCaches
+from mooring.sidecars.provisioner.model import topics
 from mooring.sidecars.provisioner.model.cached import Source, concerns_claims
 from mooring.sidecars.provisioner.options import ProvisionerOptions
 from mooring.sidecars.provisioner.source_protection.controller import SourceProtection
 from tests.support.builders import a_claim, a_content, a_pv, a_snapshot
 from tests.support.cluster_world import ClusterWorld
 from tests.support.virtual_loop import in_virtual_time
+from tests.support.volume_driver import VolumeDriver
 
 pytestmark = in_virtual_time
 PUT_CLAIM, PUT_SNAPSHOT = "update persistentvolumeclaims", "update volumesnapshots"
@@ -36,14 +41,17 @@ class ProtectionWorld(ClusterWorld):
     def __init__(self, faults: Faults | None = None, **options: Any) -> None:
         super().__init__(faults)
         self.due: set[str] = set()
+        self.bus = Bus()
         self.facts = DriverCapabilities("csi.test", snapshots=True, clones=True)
         self.options = ProvisionerOptions(**{"snapshot_orphan_sweep_interval_s": INTERVAL_S, **options})
 
     @contextlib.asynccontextmanager
     async def protecting(self, on_snapshot: Callable[[str], None] = lambda name: None) -> AsyncIterator[SourceProtection]:
         caches = ProvisionerCaches(self.runtime, self.facts, self.options)
-        protection = SourceProtection(self.runtime, caches, self.facts, self.options, lambda claim: claim.metadata.uid in self.due)
-        protection.snapshots.on_change(lambda change: on_snapshot(str(change.key)) if concerns_claims(change) else None)
+        port, secrets = InProcessDriver(VolumeDriver(), clock=self.clock), SecretCache(self.cluster, self.clock)
+        env = Environment(self.runtime, port, self.facts, self.options, caches, self.recorder, secrets, self.bus)
+        protection = SourceProtection(env, lambda claim: claim.metadata.uid in self.due)
+        caches.snapshots.on_change(lambda change: on_snapshot(str(change.key)) if concerns_claims(change) else None)
 
         async def work() -> None:
             await asyncio.gather(protection.controller.run(), *(one.run() for one in protection.beside.values()))
@@ -112,7 +120,7 @@ async def test_P50_a_snapshot_is_held_before_and_let_go_at_once_after(world: Pro
         assert [names.SNAPSHOT_FINALIZER] == await world.finalizers()
         await protection.hold(SNAPSHOT, uid)
         assert [names.SNAPSHOT_FINALIZER] == await world.finalizers(after_s=1000)
-        protection.release(SNAPSHOT, uid)
+        world.bus.tell(topics.SOURCE_DONE, SNAPSHOT, uid)
         assert [] == await world.finalizers(after_s=0.1)
     assert [PUT_SNAPSHOT, PUT_SNAPSHOT] == world.puts()
 
@@ -123,11 +131,11 @@ async def test_P50_the_first_of_two_claims_leaves_the_protection_to_the_second(w
     async with world.protecting() as protection:
         await protection.hold(SNAPSHOT, one)
         await protection.hold(SNAPSHOT, two)
-        protection.release(SNAPSHOT, one)
+        world.bus.tell(topics.SOURCE_DONE, SNAPSHOT, one)
         if first == "bound":
             await world.bind("one")
         assert [names.SNAPSHOT_FINALIZER] == await world.finalizers(after_s=1000)
-        protection.release(SNAPSHOT, two)
+        world.bus.tell(topics.SOURCE_DONE, SNAPSHOT, two)
         assert [] == await world.finalizers(after_s=0.1)
 
 
@@ -136,7 +144,7 @@ async def test_P50_a_claim_whose_turn_has_not_come_counts_until_it_is_deleted(wo
     await world.claim("other", from_snapshot(), due=True)
     async with world.protecting() as protection:
         await protection.hold(SNAPSHOT, uid)
-        protection.release(SNAPSHOT, uid)
+        world.bus.tell(topics.SOURCE_DONE, SNAPSHOT, uid)
         assert [names.SNAPSHOT_FINALIZER] == await world.finalizers(after_s=1000)
         await world.delete(PERSISTENT_VOLUME_CLAIMS, "other", "ns")
         assert [] == await world.finalizers(after_s=0.1)
@@ -148,7 +156,7 @@ async def test_P50_a_claim_that_waits_for_something_else_holds_nothing(world: Pr
     await world.claim("other", from_snapshot())
     async with world.protecting() as protection:
         await protection.hold(SNAPSHOT, uid)
-        protection.release(SNAPSHOT, uid)
+        world.bus.tell(topics.SOURCE_DONE, SNAPSHOT, uid)
         assert [] == await world.finalizers(after_s=0.1)
 
 
@@ -157,7 +165,7 @@ async def test_P50_a_claim_that_begins_to_wait_for_something_else_lets_go(world:
     other = await world.claim("other", from_snapshot(), due=True)
     async with world.protecting() as protection:
         await protection.hold(SNAPSHOT, uid)
-        protection.release(SNAPSHOT, uid)
+        world.bus.tell(topics.SOURCE_DONE, SNAPSHOT, uid)
         assert [names.SNAPSHOT_FINALIZER] == await world.finalizers(after_s=1000)
         world.due.discard(other)  # the scheduler took its node back
         await world.patch(PERSISTENT_VOLUME_CLAIMS, "other", {"metadata": {"annotations": {"no": "node"}}}, "ns")
@@ -174,7 +182,7 @@ async def test_P50_a_finalizer_that_the_process_before_left_goes_with_the_volume
         protection.adopt(SNAPSHOT, uid)
         await world.settle(1)
         assert [names.SNAPSHOT_FINALIZER] == await world.finalizers()
-        protection.release(SNAPSHOT, uid)
+        world.bus.tell(topics.SOURCE_DONE, SNAPSHOT, uid)
         assert [] == await world.finalizers(after_s=0.1)
 
 
@@ -198,7 +206,7 @@ async def test_P50_a_volume_in_the_making_counts_though_its_claim_is_gone(world:
         await protection.hold(SNAPSHOT, uid)
         await world.delete(PERSISTENT_VOLUME_CLAIMS, "c", "ns")
         assert [names.SNAPSHOT_FINALIZER] == await world.finalizers(after_s=1000)
-        protection.release(SNAPSHOT, uid)
+        world.bus.tell(topics.SOURCE_DONE, SNAPSHOT, uid)
         assert [] == await world.finalizers(after_s=0.1)
 
 
@@ -209,7 +217,7 @@ async def test_P50_a_volume_that_never_will_be_needs_nothing(world: ProtectionWo
             await protection.hold(SNAPSHOT, uid)
         await world.delete(PERSISTENT_VOLUME_CLAIMS, "gone", "ns")
         for uid in (gone, waiting, "unknown"):
-            protection.abandon(uid)
+            world.bus.tell(topics.SOURCE_FREE, uid)
         assert [names.SNAPSHOT_FINALIZER] == await world.finalizers(after_s=1000), "one claim still waits for its volume"
         await world.delete(PERSISTENT_VOLUME_CLAIMS, "waiting", "ns")
         assert [] == await world.finalizers(after_s=0.1)
@@ -225,7 +233,7 @@ async def test_P50_a_hold_that_comes_while_the_finalizer_goes_puts_it_back():
     await world.patch(PERSISTENT_VOLUME_CLAIMS, "two", {"status": {"phase": "Bound"}}, "ns", "status")
     async with world.protecting() as protection:
         await protection.hold(SNAPSHOT, one)
-        protection.release(SNAPSHOT, one)
+        world.bus.tell(topics.SOURCE_DONE, SNAPSHOT, one)
         await asyncio.sleep(0.1)
         await protection.hold(SNAPSHOT, two)
         assert [names.SNAPSHOT_FINALIZER] == await world.finalizers()
@@ -238,7 +246,7 @@ async def test_P53_what_others_hold_stays_theirs():
     await world.delete(VOLUME_SNAPSHOTS, "snap", "ns")
     async with world.protecting() as protection:
         await protection.hold(SNAPSHOT, uid)
-        protection.release(SNAPSHOT, uid)
+        world.bus.tell(topics.SOURCE_DONE, SNAPSHOT, uid)
         assert ["kit/hold"] == await world.finalizers(after_s=0.5)
     assert [PUT_SNAPSHOT] == world.puts()
 
@@ -269,7 +277,7 @@ async def test_P50_letting_go_is_tried_until_it_works(world: ProtectionWorld):
     async with world.protecting() as protection:
         await protection.hold(SNAPSHOT, "uid")
         world.cluster.refuse(PUT_SNAPSHOT, times=3, error=ServerError("busy"))
-        protection.release(SNAPSHOT, "uid")
+        world.bus.tell(topics.SOURCE_DONE, SNAPSHOT, "uid")
         assert [] == await world.finalizers(after_s=20)
 
 
@@ -326,7 +334,7 @@ async def test_P53_an_interval_of_zero_turns_the_sweep_off_and_asks_for_nothing(
         await world.snapshot("two")
         two = Source("VolumeSnapshot", GROUP, "ns", "two")
         await protection.hold(two, "uid")
-        protection.release(two, "uid")
+        world.bus.tell(topics.SOURCE_DONE, two, "uid")
         await world.settle()
         assert [] == await world.finalizers(two)
 
@@ -366,7 +374,7 @@ async def test_P50_a_source_whose_kind_has_gone_is_not_let_go_of_for_ever():
         await world.delete(DEFINITIONS, f"volumesnapshots.{GROUP}")
         await world.settle(1)
         before = asked.count
-        protection.release(SNAPSHOT, "uid")
+        world.bus.tell(topics.SOURCE_DONE, SNAPSHOT, "uid")
         await world.settle(3600)
         assert 1 == asked.count - before
 
@@ -398,7 +406,7 @@ async def test_P56_the_source_of_a_clone_is_held_once():
         await protection.hold(CLAIM, uid)
         await protection.hold(CLAIM, uid)
         assert [names.CLONE_FINALIZER] == await world.finalizers(CLAIM)
-        protection.release(CLAIM, uid)
+        world.bus.tell(topics.SOURCE_DONE, CLAIM, uid)
         await world.bind("c")
         await world.settle()
         assert [names.CLONE_FINALIZER] == await world.finalizers(CLAIM), "it is in nobody's way until the source is deleted"
@@ -412,7 +420,7 @@ async def test_P61_a_deleted_source_goes_the_moment_its_last_clone_is_bound():
     async with world.protecting() as protection:
         await protection.hold(CLAIM, one)
         await world.delete(PERSISTENT_VOLUME_CLAIMS, "source", "ns")
-        protection.release(CLAIM, one)
+        world.bus.tell(topics.SOURCE_DONE, CLAIM, one)
         await world.bind("two")
         await world.settle(1000)
         assert [names.CLONE_FINALIZER] == await world.finalizers(CLAIM), "a clone that is made counts until it is bound"
@@ -442,7 +450,7 @@ async def test_P61_a_clone_in_the_making_counts_though_its_claim_is_gone():
         await world.delete(PERSISTENT_VOLUME_CLAIMS, "source", "ns")
         await world.settle(1000)
         assert [names.CLONE_FINALIZER] == await world.finalizers(CLAIM)
-        protection.release(CLAIM, uid)
+        world.bus.tell(topics.SOURCE_DONE, CLAIM, uid)
         await world.gone(PERSISTENT_VOLUME_CLAIMS, "source", "ns", wait_s=0.2)
 
 
@@ -475,6 +483,6 @@ async def test_P61_without_the_right_to_hold_a_claim_nothing_is_cloned():
 async def test_P91_a_drain_lets_a_release_end(world: ProtectionWorld):
     async with world.protecting() as protection:
         await protection.hold(SNAPSHOT, "uid")
-        protection.release(SNAPSHOT, "uid")
+        world.bus.tell(topics.SOURCE_DONE, SNAPSHOT, "uid")
         await asyncio.sleep(0)
         assert await protection.controller.drain(5)

@@ -6,9 +6,7 @@ made for one volume; `--worker-threads` of them run side by side.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from mooring.base.clock import Clock
@@ -16,33 +14,30 @@ from mooring.base.log import logger
 from mooring.base.randomness import Random
 from mooring.control.caches import Caches
 from mooring.control.events import EventRecorder
-from mooring.control.manager import Manager
+from mooring.control.manager import Manager, Worker
 from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache
 from mooring.csi.driver import Driver
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.session import DriverInfo
-from mooring.sidecars.provisioner.claims.claim_events import ClaimEvents
+from mooring.sidecars.provisioner.capacity.controller import CapacityPublisher
 from mooring.sidecars.provisioner.claims.controller import ClaimController
-from mooring.sidecars.provisioner.claims.create_volume import VolumeCreation
-from mooring.sidecars.provisioner.claims.pv_store import PvStore
-from mooring.sidecars.provisioner.claims.results import AttemptResults
-from mooring.sidecars.provisioner.claims.view import ClusterTopology, View
+from mooring.sidecars.provisioner.claims.decide import is_due
+from mooring.sidecars.provisioner.claims.view import View
+from mooring.sidecars.provisioner.deletion.controller import VolumeDeletion
 from mooring.sidecars.provisioner.environment import Environment, ProvisionerCaches
-from mooring.sidecars.provisioner.intents.journal import Intents
+from mooring.sidecars.provisioner.intents.journal import Intents, IntentsRunner
 from mooring.sidecars.provisioner.intents.tracker import ClaimRecords, IntentMetrics, IntentTracker
-from mooring.sidecars.provisioner.model.intent import Intent
-from mooring.sidecars.provisioner.model.topology import unlike_nodes
+from mooring.sidecars.provisioner.local_node.controller import ClaimOwnership
+from mooring.sidecars.provisioner.local_node.requests import learn_place
+from mooring.sidecars.provisioner.model.topology import ClusterTopology, unlike_nodes
 from mooring.sidecars.provisioner.options import ProvisionerOptions
-from mooring.sidecars.provisioner.subcontrollers import Subcontrollers
+from mooring.sidecars.provisioner.source_protection.controller import SourceProtection
 
 log = logger(__name__)
 
 POPULATING: Final = "external-provisioner"
 """The source of the event that leaves a claim to a populator."""
-
-SECRET_S_MAX: Final = 60.0
-"""How long the volume of a deleted claim, if it may exist, waits for its secret; then it is requested without."""
 
 
 class Provisioner(Manager):
@@ -62,83 +57,60 @@ class Provisioner(Manager):
         intents: Intents | None = None,
         caches: Caches | None = None,
     ) -> None:
-        cluster, clock, capabilities = runtime.cluster, runtime.clock, capabilities_of(info)
-        populating = EventRecorder(cluster, POPULATING, clock=clock, randomness=runtime.randomness)
-        own, secrets = ProvisionerCaches(runtime, capabilities, options, caches), SecretCache(cluster, clock)
-        env = Environment(runtime, driver, capabilities, options, own, events, secrets)
-        self._clock, self._provisioner_caches = clock, own
-        self._intents = _IntentsRunner(intents or Intents())
-        intents, places = self._intents.intents, ClusterTopology(own.csi_nodes.store, own.nodes.store)
-        self._records = ClaimRecords()
-        self._tracker = IntentTracker(intents, self._records, clock, self._intent_ended)
+        clock, capabilities = runtime.clock, capabilities_of(info)
+        populating = EventRecorder(runtime.cluster, POPULATING, clock=clock, randomness=runtime.randomness)
+        own, secrets = ProvisionerCaches(runtime, capabilities, options, caches), SecretCache(runtime.cluster, clock)
+        env = self._env = Environment(runtime, driver, capabilities, options, own, events, secrets)
+        self._intents, records = IntentsRunner(intents or Intents()), ClaimRecords()
+        self._tracker = IntentTracker(self._intents.intents, records, clock, env.bus)
         self._intent_metrics = runtime.metrics.once(IntentMetrics)
-        self._view = View(
-            driver=capabilities,
-            rules=options.rules,
-            claims=own.claims.store,
-            volumes=own.volumes.store,
-            classes=own.classes.store,
-            csi_nodes=own.csi_nodes.store,
-            nodes=own.nodes.store,
-            grants=own.grants.store,
-            places=places,
-            intents=intents.open(),
-            records=self._records,
-            node_name=options.node.node_name if options.node else "",
-        )
-        self._others = Subcontrollers(env, self._view, self._tracker)
-        protection = self._others.protection
-        pv_store = PvStore(runtime, own.volumes, self._view)
+        view = self._view = view_of(env, self._intents.intents, records)
+        self._place: dict[str, str] = {}
+        self._protection = SourceProtection(env, lambda claim: is_due(view, claim))
+        self._ownership = ClaimOwnership(env, view) if options.node is not None and options.node.immediate_binding else None
+        self._capacity = CapacityPublisher(env, None if options.node is None else self._place) if options.capacity is not None else None
+        self._deletion = VolumeDeletion(env, self._tracker)
         identity = identity_of(capabilities.name, options, clock, runtime.randomness)
-        self._creation = VolumeCreation(env, self._view, self._records, self._tracker, protection, pv_store, identity)
-        claim_events = ClaimEvents(events, populating)
-        self._results = AttemptResults(
-            env,
-            self._view,
-            self._records,
-            self._tracker,
-            self._creation,
-            claim_events,
-            creation_failed=self._others.creation_failed,
-            forgotten=protection.abandon,
-        )
-        self._claims = ClaimController(
-            env,
-            self._view,
-            self._tracker,
-            self._creation,
-            pv_store,
-            claim_events,
-            self._results,
-            places,
-            protection.snapshots,
-            self._claim_ended,
-        )
-        intents.on_found(self._intents_found)
-        super().__init__(own.shared, *self._others.workers, self._claims.controller, self._claims.pending, prepare=self._ready)
-        for name, one in {**own.beside, **self._others.beside}.items():
+        self._claims = ClaimController(env, view, self._tracker, self._protection, populating, identity)
+        self._intents.intents.on_found(self._claims.intents_found)
+        super().__init__(own.shared, *self._controllers(), prepare=self._ready)
+        for name, one in {**own.beside, **self._protection.beside}.items():
             self.beside(name, one)
         self.beside("provisioner/events", events)
         self.beside("provisioner/populator-events", populating)
         self.beside("provisioner/intents", self._intents)
 
+    def _controllers(self) -> Iterator[Worker]:
+        """The controllers that work on the filled caches."""
+        yield self._deletion
+        yield self._protection.controller
+        if self._capacity is not None:
+            yield self._capacity
+        if self._ownership is not None:
+            yield self._ownership.controller
+        yield self._claims.controller
+        yield self._claims.pending
+
     async def run(self) -> None:
         """Provisions until cancelled, or until drained. Raises ConfigError, and DriverError where a driver does not report its node."""
-        await self._others.learn_place()
+        env, node = self._env, self._env.options.node
+        if node is not None:
+            self._place.update(await learn_place(env.driver, env.options.timeout_s))
+            env.caches.pretend_node(env.capabilities.name, node.node_name, self._place)
         with self._intent_metrics.shown(self._tracker):
             await super().run()
 
     async def _ready(self) -> None:
         """Before the first claim: the intents that a former process left open are read."""
         await self._intents.started()
-        await self._provisioner_caches.grants_synced()
+        await self._env.caches.grants_synced()
         if self._view.uses_topology and not self._view.node_name:
-            await self._provisioner_caches.csi_nodes.synced()
+            await self._env.caches.csi_nodes.synced()
             self._tell_of_upgrade()
 
     def _tell_of_upgrade(self) -> None:
         """That the controller was upgraded before the nodes, or while they are, is seen where volumes have places."""
-        if unlike := unlike_nodes(self._view.driver.name, self._provisioner_caches.csi_nodes.store.values()):
+        if unlike := unlike_nodes(self._view.driver.name, self._view.csi_nodes.values()):
             log.warning(
                 "Nodes report different topology keys, or none: upgrade a driver on the nodes first, then its controller",
                 driver=self._view.driver.name,
@@ -148,53 +120,27 @@ class Provisioner(Manager):
     def driver_returned(self) -> None:
         """The driver was away and is back: everything that failed for that is tried at once."""
         self._claims.driver_returned()
-        self._others.driver_returned()
-
-    # -- events
-
-    def _claim_ended(self, uid: str) -> None:
-        """Its volume, if there may be one, is still requested, in its present back-off."""
-        if uid not in self._view.intents:
-            self._results.forget(uid)
-            self._claims.controller.forget(uid)
-            if self._creation.holds(uid):
-                self._claims.controller.add(uid)
-            return
-        record = self._records.of(uid)
-        record.orphaned_at = self._clock.now() + SECRET_S_MAX
-        if record.is_unresolved:
-            self._claims.controller.add(uid)
-
-    def _intents_found(self, found: Mapping[str, Intent]) -> None:
-        self._tracker.found(found)
-        self._creation.found(found)
-        for uid in found:
-            self._records.of(uid).orphaned_at = self._clock.now()
-            self._claims.controller.add(uid)
-
-    def _intent_ended(self, intent: Intent) -> None:
-        self._others.intent_closed(intent.volume_name)
+        self._deletion.driver_returned()
+        if self._capacity is not None:
+            self._capacity.driver_returned()
 
 
-class _IntentsRunner:
-    """Runs the intents beside the controllers: they are read first, then kept, and in the end all ends are stored."""
-
-    def __init__(self, intents: Intents) -> None:
-        self.intents = intents
-        self._started = asyncio.Event()
-
-    async def started(self) -> None:
-        await self._started.wait()
-
-    async def run(self) -> None:
-        await self.intents.start()
-        self._started.set()
-        await self.intents.run()
-
-    async def drain(self, timeout_s: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await self.intents.tidy()
+def view_of(env: Environment, intents: Intents, records: ClaimRecords) -> View:
+    caches, node = env.caches, env.options.node
+    return View(
+        driver=env.capabilities,
+        rules=env.options.rules,
+        claims=caches.claims.store,
+        volumes=caches.volumes.store,
+        classes=caches.classes.store,
+        csi_nodes=caches.csi_nodes.store,
+        nodes=caches.nodes.store,
+        grants=caches.grants.store,
+        places=ClusterTopology(caches.csi_nodes.store, caches.nodes.store),
+        intents=intents.open(),
+        records=records,
+        node_name=node.node_name if node else "",
+    )
 
 
 def identity_of(driver_name: str, options: ProvisionerOptions, clock: Clock, randomness: Random) -> str:

@@ -22,6 +22,7 @@ from mooring.api.core import (
 )
 from mooring.api.gateway import REFERENCE_GRANTS, ReferenceGrant
 from mooring.api.meta import ObjectMeta, key_of
+from mooring.api.snapshot import VOLUME_SNAPSHOTS, VolumeSnapshot
 from mooring.api.storage import (
     CSI_NODES,
     STORAGE_CLASSES,
@@ -39,6 +40,7 @@ from mooring.control.manager import Loop, Worker
 from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache
 from mooring.control.slim import always
+from mooring.control.topics import Bus
 from mooring.csi.driver import Call, Driver
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.csi.errors import DriverError
@@ -51,6 +53,7 @@ from mooring.sidecars.provisioner.model.cached import (
     ATTACHMENT_INDEXES,
     CLAIM_INDEXES,
     NODE,
+    SNAPSHOT,
     VOLUME_INDEXES,
     csi_node_mask,
     keeps_attachment,
@@ -71,7 +74,7 @@ GRANTS_S_MAX: Final = 5.0
 
 class ProvisionerCaches:
     """Claims, volumes and classes always; nodes where topology or capacity needs them; attachments where the driver publishes; grants
-    behind their gate.
+    behind their gate; snapshots once source protection runs their cache.
 
     shared: the caches that run, the program's or our own. A cache that is not in use stays empty. beside: parts that nobody waits for.
     """
@@ -94,6 +97,14 @@ class ProvisionerCaches:
         self.nodes: Informer[Node] = of_nodes.of(NODES, keeps=always(NODE))
         self.grants: Informer[ReferenceGrant] = Informer(
             runtime.cluster, REFERENCE_GRANTS, clock=runtime.clock, randomness=runtime.randomness
+        )
+        self.snapshots: Informer[VolumeSnapshot] = Informer(
+            runtime.cluster,
+            VOLUME_SNAPSHOTS,
+            clock=runtime.clock,
+            randomness=runtime.randomness,
+            prune=SNAPSHOT.of,
+            resync_s=options.snapshot_orphan_sweep_interval_s,
         )
         self.attachments: Informer[VolumeAttachment] | None = None
         if capabilities.publishes:  # only deletion reads them: claims go on where there is no right to
@@ -120,7 +131,7 @@ class ProvisionerCaches:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Environment:
-    """caches: may be asked for handlers until they run. events: of the driver's source."""
+    """caches: may be asked for handlers until they run. events: of the driver's source. bus: from one controller to the others."""
 
     runtime: Runtime
     driver: Driver
@@ -129,6 +140,7 @@ class Environment:
     caches: ProvisionerCaches
     events: EventRecorder
     secrets: SecretCache
+    bus: Bus = dataclasses.field(default_factory=Bus)
 
 
 async def delete_volume(

@@ -19,9 +19,6 @@ from mooring.control.caches import Caches
 from mooring.control.controller import Controller
 from mooring.control.manager import Loop, Manager
 from mooring.control.result import Result
-from mooring.control.runtime import Runtime
-from mooring.csi.driver import Driver
-from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.informer import Cause, Change
 from mooring.kube.client.rate_limit import Throttle
 from mooring.kube.cluster import Selection
@@ -30,19 +27,12 @@ from mooring.sidecars.provisioner.capacity.objects import DRIVER_LABEL, MANAGER_
 from mooring.sidecars.provisioner.capacity.preflight import preflight
 from mooring.sidecars.provisioner.capacity.reconcile import CapacityReconciler
 from mooring.sidecars.provisioner.capacity.segments import Segments
-from mooring.sidecars.provisioner.capacity.view import (
-    CAPACITY_INDEXES,
-    Capacity,
-    Item,
-    Segment,
-    View,
-    counts,
-    item_of,
-    places_of,
-    segment_of,
-)
-from mooring.sidecars.provisioner.environment import ProvisionerCaches
-from mooring.sidecars.provisioner.options import CapacityOptions, ProvisionerOptions
+from mooring.sidecars.provisioner.capacity.view import CAPACITY_INDEXES, Item, View, counts, item_of
+from mooring.sidecars.provisioner.environment import Environment
+from mooring.sidecars.provisioner.model import topics
+from mooring.sidecars.provisioner.model.cached import is_provisioned_by
+from mooring.sidecars.provisioner.model.topology import Segment, places_of, segment_of
+from mooring.sidecars.provisioner.options import CapacityOptions
 
 log = logger(__name__)
 
@@ -55,22 +45,14 @@ YIELD_EVERY: Final = 500
 class CapacityPublisher:
     """A worker for the provisioner's manager: it learns the API's version, and then works on objects that nobody else watches.
 
-    caches: has to be called before they run. place: where the one node is that is served, None for all nodes; it has to be known when
-    the caches run.
+    It has to be made before the caches run. place: where the one node is that is served, None for all nodes; it has to be known when the
+    caches run.
     """
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        caches: ProvisionerCaches,
-        driver: Driver,
-        capabilities: DriverCapabilities,
-        options: ProvisionerOptions,
-        *,
-        place: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, env: Environment, place: Mapping[str, str] | None = None) -> None:
+        runtime, caches, options, capabilities = env.runtime, env.caches, env.options, env.capabilities
         assert options.capacity is not None
-        self._runtime, self._driver, self._capabilities, self._timeout_s = runtime, driver, capabilities, options.timeout_s
+        self._env, self._runtime, self._capabilities = env, runtime, capabilities
         self._options: CapacityOptions = options.capacity
         self._managed_by = manager_of(options.node.node_name if options.node else "")
         self._class_names: set[str] = set()
@@ -92,23 +74,23 @@ class CapacityPublisher:
         self._manager = Manager(self._own_caches, self.controller)
         self._manager.beside("provisioner/capacity-poll", Loop(self._poll))
         runtime.metrics.once(CapacityMetrics).show(self._goal, self._current, self._obsolete)
+        self.controller.watch(caches.volumes, self._volume_changed)
         self.controller.watch(caches.classes, self._class_changed)
+        env.bus.subscribe(topics.ROOM_LACKING, lambda class_name: self._ask(self._items_of(class_name)))
+        env.bus.subscribe(topics.ROOM_FREED, lambda *places: self._ask(self._items_at(places)))
         if place is None:
             self.controller.watch(caches.nodes, self._segments.node_changed)
             self.controller.watch(caches.csi_nodes, self._segments.node_changed)
 
-    # -- events of other controllers
+    # -- what changes the room that there is
 
-    def volume_made(self, pv: PersistentVolume) -> None:
+    def _volume_changed(self, change: Change[PersistentVolume]) -> Iterable[Item]:
+        """A new volume of the driver takes room, whichever process made it."""
+        pv, is_new = change.new, change.old is None and change.cause in (Cause.OWN_WRITE, Cause.WATCH)
+        if pv is None or not is_new or not self._capabilities.has_capacity or not is_provisioned_by(self._capabilities, pv):
+            return ()
         places = places_of(pv)
-        self._ask(self._items_at(places) if places else self._items_of(pv.spec.storage_class_name))
-
-    def creation_failed(self, class_name: str) -> None:
-        """The driver may have had no room."""
-        self._ask(self._items_of(class_name))
-
-    def volume_deleted(self, pv: PersistentVolume) -> None:
-        self._ask(self._items_at(places_of(pv)))
+        return self._items_at(places) if places else self._items_of(pv.spec.storage_class_name)
 
     def driver_returned(self) -> None:
         """The driver was away and is back: any failure may have been due to that."""
@@ -130,7 +112,6 @@ class CapacityPublisher:
         ours = Selection(options.namespace, f"{DRIVER_LABEL}={self._capabilities.name},{MANAGER_LABEL}={self._managed_by}")
         objects = self._own_caches.of(kind, selection=ours, indexes=CAPACITY_INDEXES)
         self.controller.watch(objects, self._object_changed)
-        written: dict[Item, Capacity] = {}
         self._view = View(
             driver_name=self._capabilities.name,
             classes=self._classes.store,
@@ -138,20 +119,9 @@ class CapacityPublisher:
             has_segment=self._has_segment,
             immediate_too=options.for_immediate_binding,
             owner=owner,
-            written=written,
         )
-        self._reconciler = CapacityReconciler(
-            runtime.cluster,
-            self._driver,
-            kind,
-            objects,
-            self._view,
-            written,
-            Throttle(options.qps, options.burst, runtime.clock, LIMIT_FLAGS),
-            namespace=options.namespace,
-            manager=self._managed_by,
-            timeout_s=self._timeout_s,
-        )
+        throttle = Throttle(options.qps, options.burst, runtime.clock, LIMIT_FLAGS)
+        self._reconciler = CapacityReconciler(self._env, kind, objects, self._view, throttle, self._managed_by)
 
     async def drain(self, timeout_s: float) -> bool:
         """Requests nothing more, lets running work end and be written. timeout_s: how long at the most. False when that was too short."""

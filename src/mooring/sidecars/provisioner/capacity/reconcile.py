@@ -5,39 +5,34 @@ from __future__ import annotations
 from mooring.api.meta import Kind, key_of
 from mooring.api.storage import CSIStorageCapacity
 from mooring.control.result import Result, Retry
-from mooring.csi.driver import Call, Driver
+from mooring.csi.driver import Call
 from mooring.csi.errors import DriverError
 from mooring.kube.cache.informer import Informer
 from mooring.kube.client.rate_limit import Throttle
-from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Conflict, NotFound
 from mooring.sidecars.provisioner.capacity import decide as d
 from mooring.sidecars.provisioner.capacity.objects import changed_object, new_object
 from mooring.sidecars.provisioner.capacity.requests import capacity_of
 from mooring.sidecars.provisioner.capacity.view import Capacity, Item, View
+from mooring.sidecars.provisioner.environment import Environment
 
 
 class CapacityReconciler:
-    """view: its `written` is filled here. throttle: the limit of requests about capacity. timeout_s: of each call."""
+    """view: its `written` is filled here. throttle: the limit of requests about capacity. manager: of the objects, in their label."""
 
     def __init__(
         self,
-        cluster: Cluster,
-        driver: Driver,
+        env: Environment,
         kind: Kind[CSIStorageCapacity],
         objects: Informer[CSIStorageCapacity],
         view: View,
-        written: dict[Item, Capacity],
         throttle: Throttle,
-        *,
-        namespace: str,
         manager: str,
-        timeout_s: float,
     ) -> None:
-        assert view.written is written
-        self._cluster, self._driver, self._kind, self._objects = cluster, driver, kind, objects
-        self._view, self._written, self._throttle = view, written, throttle
-        self._namespace, self._manager, self._timeout_s = namespace, manager, timeout_s
+        assert env.options.capacity is not None
+        self._cluster, self._driver, self._timeout_s = env.runtime.cluster, env.driver, env.options.timeout_s
+        self._kind, self._objects, self._view, self._written = kind, objects, view, view.written
+        self._throttle, self._manager, self._namespace = throttle, manager, env.options.capacity.namespace
 
     async def reconcile(self, item: Item) -> Result:
         """Raises Retry."""

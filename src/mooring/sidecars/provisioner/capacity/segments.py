@@ -14,7 +14,7 @@ from mooring.api.meta import Key
 from mooring.api.storage import CSINode
 from mooring.kube.cache.informer import Change
 from mooring.kube.cache.reader import Reader
-from mooring.sidecars.provisioner.capacity.view import Segment, segment_of
+from mooring.sidecars.provisioner.model.topology import Segment, segment_of
 
 
 class Segments:

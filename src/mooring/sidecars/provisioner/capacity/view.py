@@ -8,15 +8,12 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
-from mooring.api.core import PersistentVolume
 from mooring.api.meta import Key, LabelSelector, OwnerReference
 from mooring.api.storage import CSIStorageCapacity, StorageClass
 from mooring.kube.cache.reader import Reader
-
-Segment: TypeAlias = tuple[tuple[str, str], ...]
-"""A place: topology keys with their values, sorted. Of nothing: all nodes."""
+from mooring.sidecars.provisioner.model.topology import Segment, segment_of
 
 
 class Item(NamedTuple):
@@ -29,10 +26,6 @@ class Item(NamedTuple):
     def __str__(self) -> str:
         place = self.selects or ", ".join(f"{key}={value}" for key, value in self.segment) or "all nodes"
         return f"{self.class_name} at {place}"
-
-
-def segment_of(labels: Mapping[str, str] | None) -> Segment:
-    return tuple(sorted((labels or {}).items()))
 
 
 def item_of(capacity: CSIStorageCapacity) -> Item:
@@ -60,19 +53,6 @@ def counts(storage_class: StorageClass, driver_name: str, immediate_too: bool) -
     return storage_class.provisioner == driver_name and (late or immediate_too)
 
 
-def places_of(pv: PersistentVolume) -> tuple[Segment, ...]:
-    """The places of a volume, from its node affinity; () where it has none, or none in the form of places."""
-    affinity = pv.spec.node_affinity
-    if affinity is None or affinity.required is None:
-        return ()
-    found = []
-    for term in affinity.required.node_selector_terms or ():
-        expressions = term.match_expressions or ()
-        if expressions and all(one.operator == "In" and len(one.values or ()) == 1 for one in expressions):
-            found.append(segment_of({one.key: (one.values or ("",))[0] for one in expressions}))
-    return tuple(found)
-
-
 BY_ITEM: Final = "capacity/item"
 
 CAPACITY_INDEXES: Final[Mapping[str, Callable[[CSIStorageCapacity], Iterable[str]]]] = {BY_ITEM: lambda one: (index_value(item_of(one)),)}
@@ -96,7 +76,7 @@ class View:
     has_segment: Callable[[Segment], bool]
     immediate_too: bool = False
     owner: OwnerReference | None = None
-    written: Mapping[Item, Capacity] = dataclasses.field(default_factory=dict)
+    written: dict[Item, Capacity] = dataclasses.field(default_factory=dict)
 
     def wanted(self, item: Item) -> StorageClass | None:
         """The class of an item that is to be published, None for one that is not."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim
 from mooring.api.gateway import ReferenceGrant
@@ -10,16 +11,14 @@ from mooring.api.snapshot import VolumeSnapshot
 from mooring.api.storage import CSINode, StorageClass
 from mooring.base.log import logger
 from mooring.control.controller import Controller
+from mooring.control.events import EventRecorder
 from mooring.control.result import Result
 from mooring.control.slim import changed
-from mooring.kube.cache.informer import Cause, Change, Informer
-from mooring.sidecars.provisioner.claims.claim_events import ClaimEvents, reference_of
-from mooring.sidecars.provisioner.claims.create_volume import VolumeCreation
-from mooring.sidecars.provisioner.claims.pv_store import PvStore
-from mooring.sidecars.provisioner.claims.reconcile import ClaimReconciler
-from mooring.sidecars.provisioner.claims.results import AttemptResults
+from mooring.kube.cache.informer import Cause, Change
+from mooring.sidecars.provisioner.claims.create_volume import SourceHolder, VolumeCreation
+from mooring.sidecars.provisioner.claims.reconcile import ClaimReconciler, reference_of
 from mooring.sidecars.provisioner.claims.store_pending import PendingVolumes
-from mooring.sidecars.provisioner.claims.view import ClusterTopology, View
+from mooring.sidecars.provisioner.claims.view import View
 from mooring.sidecars.provisioner.environment import Environment
 from mooring.sidecars.provisioner.intents.tracker import IntentTracker
 from mooring.sidecars.provisioner.model import topics
@@ -33,30 +32,27 @@ from mooring.sidecars.provisioner.model.cached import (
     concerns_claims,
     source_key,
 )
+from mooring.sidecars.provisioner.model.intent import Intent
 
 log = logger(__name__)
+
+
+SECRET_S_MAX: Final = 60.0
+"""How long the volume of a deleted claim, if it may exist, waits for its secret; then it is requested without."""
 
 
 class ClaimController:
     """controller: of claims, by uid. pending: of volumes that exist and whose object could not be stored at once.
 
-    snapshots: the cache of them, which may not run. ended: called with the uid of each claim that is no more.
+    sources: of volumes' data, to be held. populating: of the event that leaves a claim to a populator.
+    identity: of this process, in the attributes of its volumes.
     """
 
     def __init__(
-        self,
-        env: Environment,
-        view: View,
-        tracker: IntentTracker,
-        creation: VolumeCreation,
-        pv_store: PvStore,
-        events: ClaimEvents,
-        results: AttemptResults,
-        places: ClusterTopology,
-        snapshots: Informer[VolumeSnapshot],
-        ended: Callable[[str], None],
+        self, env: Environment, view: View, tracker: IntentTracker, sources: SourceHolder, populating: EventRecorder, identity: str
     ) -> None:
-        self._view, self._places, self._ended = view, places, ended
+        self._view, self._tracker, self._clock = view, tracker, env.runtime.clock
+        self._creation = VolumeCreation(env, view, tracker, sources, identity)
         self.controller: Controller[str] = Controller(
             env.runtime,
             "claims",
@@ -66,9 +62,11 @@ class ClaimController:
             log=log,
             about=self._about,
         )
-        pending = PendingVolumes(env, view, view.records, creation, pv_store, events, results, self.controller.apply_result)
-        self.pending = pending.controller
-        self._reconciler = ClaimReconciler(env, view, tracker, creation, events, results, pending, self.controller.explain)
+        self._reconciler = ClaimReconciler(
+            env, view, tracker, self._creation, populating, self.controller.explain, lambda uid, error: self._pending.add(uid, error)
+        )
+        self._pending = PendingVolumes(env, view, self._creation, self._reconciler, self.controller.apply_result)
+        self.pending = self._pending.controller
         caches = env.caches
         self.controller.watch(caches.claims, self._claim_changed)
         self.controller.watch(caches.volumes, self._volume_changed)
@@ -76,7 +74,7 @@ class ClaimController:
         self.controller.watch(caches.csi_nodes, self._registration_changed)
         self.controller.watch(caches.nodes, self._node_changed)
         self.controller.watch(caches.grants, self._grant_changed)
-        self.controller.watch(snapshots, self._snapshot_changed)
+        self.controller.watch(caches.snapshots, self._snapshot_changed)
 
     def _about(self, uid: str) -> Mapping[str, str]:
         ref = reference_of(self._view.claim(uid), self._view.intents.get(uid))
@@ -92,7 +90,7 @@ class ClaimController:
         old, new = change.old, change.new
         if new is None:
             assert old is not None
-            self._ended(old.metadata.uid)
+            self._claim_ended(old.metadata.uid)
         elif self._is_due(new) and (change.cause is Cause.RESYNC or changed(old, new)):
             self.controller.add(new.metadata.uid)
         key = change.key
@@ -124,7 +122,7 @@ class ClaimController:
 
     def _node_changed(self, change: Change[Node]) -> None:
         if changed(change.old, change.new, READINESS):
-            self._places.readiness_changed()
+            self._view.places.readiness_changed()
         if changed(change.old, change.new, PLACE):
             self._places_changed()
 
@@ -133,7 +131,7 @@ class ClaimController:
             self._places_changed()
 
     def _places_changed(self) -> None:
-        self._places.invalidate()
+        self._view.places.invalidate()
         self.controller.tell(topics.NODES)
 
     def _grant_changed(self, change: Change[ReferenceGrant]) -> None:
@@ -145,3 +143,26 @@ class ClaimController:
 
     def driver_returned(self) -> None:
         self.controller.tell(topics.DRIVER)
+
+    # -- claims that are gone
+
+    def _claim_ended(self, uid: str) -> None:
+        """Its volume, if there may be one, is still requested, in its present back-off."""
+        if uid not in self._view.intents:
+            self._creation.forget(uid)
+            self.controller.forget(uid)
+            if self._creation.holds(uid):
+                self.controller.add(uid)
+            return
+        record = self._view.records.of(uid)
+        record.orphaned_at = self._clock.now() + SECRET_S_MAX
+        if record.is_unresolved:
+            self.controller.add(uid)
+
+    def intents_found(self, found: Mapping[str, Intent]) -> None:
+        """Another process has left these intents open: their claims may be gone."""
+        self._tracker.found(found)
+        self._creation.found(found)
+        for uid in found:
+            self._view.records.of(uid).orphaned_at = self._clock.now()
+            self.controller.add(uid)

@@ -5,56 +5,129 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Mapping
+from typing import Final, Protocol
 
+from mooring.api.core import PERSISTENT_VOLUMES
+from mooring.api.meta import Key
 from mooring.api.migration import TranslationError
 from mooring.api.volume_migration import as_in_tree
 from mooring.base.clock import Instant
-from mooring.base.errors import MooringError
 from mooring.base.log import logger
 from mooring.csi.driver import Call
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.kube.errors import ApiError, Conflict
-from mooring.sidecars.provisioner.claims.decide_after import (
-    Fate,
-    Holder,
-    Verdict,
-    after_deletion,
-    decide_unusable_volume,
-    decide_volume_after_pv_refused,
+from mooring.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    Forbidden,
+    Invalid,
+    ServerError,
+    TooLarge,
+    Unreachable,
 )
-from mooring.sidecars.provisioner.claims.pv_store import PvStore
+from mooring.sidecars.provisioner.claims.reject_volume import PvOwners, VolumeRejection, named_it, names_it
 from mooring.sidecars.provisioner.claims.view import View
-from mooring.sidecars.provisioner.environment import Environment, delete_volume
+from mooring.sidecars.provisioner.environment import Environment
 from mooring.sidecars.provisioner.intents.states import IntentEvent
-from mooring.sidecars.provisioner.intents.tracker import ClaimRecords, IntentTracker, PendingVolume
-from mooring.sidecars.provisioner.model import orders, outcomes, volumes
-from mooring.sidecars.provisioner.model.cached import is_same_handle
+from mooring.sidecars.provisioner.intents.tracker import IntentTracker, PendingVolume
+from mooring.sidecars.provisioner.model import orders, outcomes, topics, volumes
+from mooring.sidecars.provisioner.model.cached import Source
 from mooring.sidecars.provisioner.model.intent import Intent
 from mooring.sidecars.provisioner.model.orders import Order, is_stored_whole
-from mooring.sidecars.provisioner.model.outcomes import CLEANUP_PAUSE_S, CLEANUP_TRIES, Failed, Failure, Save, State
-from mooring.sidecars.provisioner.source_protection.controller import SourceProtection
+from mooring.sidecars.provisioner.model.outcomes import Failed, Failure, Save, State
 from mooring.wire.grpc.codes import Code
 
 log = logger(__name__)
 
+_REFUSALS: Final = (Invalid, BadRequest, TooLarge)
+_UNKNOWN: Final = (Unreachable, ServerError)
+
+DENIED_S_MAX: Final = 300.0
+"""How long an object may be forbidden each time before that counts as a refusal: a quota or a missing right may pass, a policy does not."""
+
+
+class SourceHolder(Protocol):
+    """Keeps the sources of volumes from being deleted, until that is over for the claim: news on the bus."""
+
+    async def hold(self, source: Source, uid: str) -> None:
+        """Returns when the source is kept. uid: of the claim that needs it. Raises ApiError."""
+        ...
+
+    def adopt(self, source: Source, uid: str) -> None:
+        """A former process has held it for this claim."""
+        ...
+
+
+class PvStore:
+    """Stores the PersistentVolume of a volume that exists. A volume has one object: another one that names it stays the only one."""
+
+    def __init__(self, env: Environment, view: View, owners: PvOwners) -> None:
+        self._cluster, self._clock, self._volumes = env.runtime.cluster, env.runtime.clock, env.caches.volumes
+        self._view, self._owners = view, owners
+        self._denied_since: dict[str, Instant] = {}  # by the claim's uid
+
+    async def store(self, volume: PendingVolume) -> tuple[Save, str]:
+        """One try. Gives its result, and why it was refused or has to be repeated."""
+        if self._owners.storing.setdefault(volume.volume_id, volume.uid) != volume.uid:
+            return Save.TAKEN, self._owners.other_claims(volume.order.intent, volume.volume_id)
+        saved, error = await self._tried(volume)
+        if saved is not Save.LATER:
+            del self._owners.storing[volume.volume_id]
+        return saved, error
+
+    async def _tried(self, volume: PendingVolume) -> tuple[Save, str]:
+        """As of store."""
+        since = self._denied_since.pop(volume.uid, self._clock.now())
+        try:
+            return await self._try_to_store(volume)
+        except Forbidden as error:
+            found = Save.LATER, str(error)
+            if self._clock.now() - since >= DENIED_S_MAX:
+                found = await self._owners.owner_of_existing(volume.order.intent, volume.volume_id, refused=str(error))
+            if found[0] is Save.LATER:
+                self._denied_since[volume.uid] = since
+            return found
+
+    async def _try_to_store(self, volume: PendingVolume) -> tuple[Save, str]:
+        """As of store. Raises Forbidden."""
+        key, intent = Key("", volume.name), volume.order.intent
+        try:
+            await self._owners.fresh.look()
+            others = self._view.others_naming(volume.volume_id, volume.name)
+            if others and (other := await self._owners.other_naming(intent, volume.volume_id)):
+                return Save.TAKEN, names_it(other, volume.volume_id)
+            if gone := [name for name in volume.others if self._view.volume(name) is None]:
+                return Save.TAKEN, named_it(gone[0], volume.volume_id)
+            if self._is_dying(volume) and (other := self._owners.other_claims(intent, volume.volume_id)):
+                return Save.TAKEN, other
+            await self._volumes.write(key, self._cluster.create(PERSISTENT_VOLUMES, volume.body))
+        except AlreadyExists:
+            return await self._owners.owner_of_existing(intent, volume.volume_id)
+        except _REFUSALS as error:
+            return await self._owners.owner_of_existing(intent, volume.volume_id, refused=str(error))
+        except Forbidden:
+            raise
+        except ApiError as error:
+            if isinstance(error, _UNKNOWN):
+                self._owners.unanswered[intent.uid] = self._clock.now()
+            return Save.LATER, str(error)
+        return Save.STORED, ""
+
+    def _is_dying(self, volume: PendingVolume) -> bool:
+        """True while the volume is being deleted, for whichever claim."""
+        return any(one.dying_handle == volume.volume_id for one in self._view.intents.values())
+
 
 class VolumeCreation:
-    """identity: of this process, in the attributes of its volumes."""
+    """sources: of volumes' data, to be held. identity: of this process, in the attributes of its volumes."""
 
-    def __init__(
-        self,
-        env: Environment,
-        view: View,
-        records: ClaimRecords,
-        tracker: IntentTracker,
-        protection: SourceProtection,
-        pv_store: PvStore,
-        identity: str,
-    ) -> None:
+    def __init__(self, env: Environment, view: View, tracker: IntentTracker, sources: SourceHolder, identity: str) -> None:
         self._driver, self._secrets, self._clock, self._timeout_s = env.driver, env.secrets, env.runtime.clock, env.options.timeout_s
-        self._view, self._records, self._tracker = view, records, tracker
-        self._protection, self._pv_store, self._identity = protection, pv_store, identity
+        self._view, self._records, self._tracker, self._bus = view, view.records, tracker, env.bus
+        self._sources, self._identity = sources, identity
+        self._owners = PvOwners(env.runtime, env.caches.volumes, view)
+        self.pv_store, self.rejection = PvStore(env, view, self._owners), VolumeRejection(env, view, tracker, self._owners)
         self._large = asyncio.Lock()
 
     async def create(self, order: Order, secrets: Mapping[str, str], began: Instant) -> tuple[Save, str] | None:
@@ -81,24 +154,18 @@ class VolumeCreation:
                 self._tracker.mark_unknown(order.intent)
             raise
 
-    async def clean_up(self, order: Order, secrets: Mapping[str, str]) -> None:
-        """Deletes the dying volume. Returns when an object of the claim's own names it. Raises Failed."""
-        handle = order.intent.dying_handle
-        why = Failure(f'volume "{handle}" is of no use, and its deletion was not answered', State.BACKGROUND, from_driver=True)
-        await self._reject(order, secrets, why, handle)
-
     async def _made(self, order: Order, secrets: Mapping[str, str], began: Instant) -> tuple[Save, str] | None:
         """As of create."""
         answer = await self._ask(order, secrets)
         if order.intent.stored_handle is not None and (answer is None or answer.volume.volume_id):
             if answer is not None:
-                await self._reject_second(order, secrets, answer.volume.volume_id)
+                await self.rejection.reject_second(order, secrets, answer.volume.volume_id)
             await self._tracker.refuse(order.intent.uid, proves_absent=True)
             return None
         assert answer is not None, "only a second volume is ruled out by an error"
         unusable = orders.judged(order, answer)
         if unusable is not None:
-            await self._reject(order, secrets, unusable.failure, unusable.volume_id)
+            await self.rejection.reject(order, secrets, unusable.failure, unusable.volume_id)
             return Save.STORED, ""
         volume = answer.volume
         others = tuple(self._view.others_naming(volume.volume_id, order.intent.volume_name))
@@ -108,31 +175,16 @@ class VolumeCreation:
                 body = as_in_tree(body)
             except TranslationError as problem:
                 why = Failure(f"failed to translate CSI PV to in-tree due to: {problem}", State.FINISHED)
-                await self._reject(order, secrets, why, volume.volume_id)
+                await self.rejection.reject(order, secrets, why, volume.volume_id)
                 return Save.STORED, ""
         pending = PendingVolume(order, volume.volume_id, body, began, others)
         self._tracker.mark_made(pending)
-        saved, error = await self._pv_store.store(pending)
+        saved, error = await self.pv_store.store(pending)
         if saved is not Save.LATER:
             self._records.of(pending.uid).pending = None
         if saved in (Save.REFUSED, Save.TAKEN):
-            raise Failed(await self.refused(order, secrets, saved, error, volume.volume_id))
+            raise Failed(await self.rejection.refused(order, secrets, saved, error, volume.volume_id))
         return saved, error
-
-    async def _reject_second(self, order: Order, secrets: Mapping[str, str], volume_id: str) -> None:
-        """Returns when it is the claim's volume. Raises Failed."""
-        stored = order.intent.stored_handle
-        assert stored is not None
-        if not is_same_handle(volume_id, stored):
-            why = f'an earlier request has made volume "{volume_id}", the claim has "{stored}"'
-            await self._reject(order, secrets, Failure(why, State.BACKGROUND, from_driver=True), volume_id)
-
-    async def _reject(self, order: Order, secrets: Mapping[str, str], why: Failure, volume_id: str) -> None:
-        """The volume can't be used. Returns when its object is stored all the same, as the claim's own. Raises Failed."""
-        owner, error = await self._pv_store.owner_of_existing(order.intent, volume_id, why.error) if volume_id else (None, "")
-        verdict = decide_unusable_volume(order, why, owner, error)
-        if verdict.fate is not Fate.STORED:
-            raise Failed(await self._carried_out(order, secrets, verdict, volume_id))
 
     async def close(self, intent: Intent) -> None:
         """The PersistentVolume is stored: closes the intent and releases the source."""
@@ -143,10 +195,10 @@ class VolumeCreation:
         """Holds the sources of the volumes that a former process was making."""
         for uid, intent in intents.items():
             if not intent.dying_handle:  # else that was waited for before its deletion was begun
-                self._pv_store.found(uid)
+                self._owners.unanswered[uid] = self._clock.now()  # it may have tried to store the volume a moment ago
             if intent.source is not None:
                 self._records.of(uid).source = intent.source
-                self._protection.adopt(intent.source, uid)
+                self._sources.adopt(intent.source, uid)
 
     def holds(self, uid: str) -> bool:
         """True while a source is held for this claim."""
@@ -154,12 +206,18 @@ class VolumeCreation:
 
     def release(self, uid: str) -> None:
         """The claim has its volume, or will never have one: releases its source."""
-        self._pv_store.forget(uid)
+        self._owners.unanswered.pop(uid, None)
         source = self._records.get(uid).source
         if source is not None:
             self._records.of(uid).source = None
             self._records.tidy(uid)
-            self._protection.release(source, uid)
+            self._bus.tell(topics.SOURCE_DONE, source, uid)
+
+    def forget(self, uid: str) -> None:
+        """The claim is no more, or has its volume, or needs none."""
+        self._records.forget(uid)
+        if self.holds(uid):
+            self._bus.tell(topics.SOURCE_FREE, uid)
 
     async def _begin(self, order: Order) -> bool:
         """False when the claim has gone before the driver was asked. Raises Failed."""
@@ -183,7 +241,7 @@ class VolumeCreation:
             return
         self._records.of(uid).source = source
         try:
-            await self._protection.hold(source, uid)
+            await self._sources.hold(source, uid)
         except ApiError as error:
             if uid not in self._tracker:
                 raise
@@ -210,50 +268,3 @@ class VolumeCreation:
         async with self._large:
             await self._clock.sleep(0)
             return order.whole(secrets)
-
-    async def refused(self, order: Order, secrets: Mapping[str, str], saved: Save, error: str, volume_id: str) -> Failure:
-        """The API server will never take this object: the failure to report, once the volume is deleted, if it has to be."""
-        holder = Holder.WAITS if saved is Save.TAKEN else await self._holder(order.intent)
-        return await self._carried_out(order, secrets, decide_volume_after_pv_refused(order, saved, error, holder), volume_id)
-
-    async def _holder(self, intent: Intent) -> Holder:
-        try:
-            claim = await self._pv_store.claim_now(intent)
-        except ApiError:
-            return Holder.UNKNOWN
-        if claim is None:
-            return Holder.GONE
-        is_bound = claim.spec.volume_name == intent.volume_name and self._view.volume(intent.volume_name) is None
-        return Holder.BOUND if is_bound else Holder.WAITS
-
-    async def _carried_out(self, order: Order, secrets: Mapping[str, str], verdict: Verdict, volume_id: str) -> Failure:
-        if verdict.fate is not Fate.DELETED:
-            return verdict.failure
-        try:
-            await self._tracker.condemn(order.intent, volume_id)
-        except ApiError as error:
-            return after_deletion(order, verdict, error)
-        return after_deletion(order, verdict, await self._delete(order, secrets, volume_id))
-
-    async def _delete(self, order: Order, secrets: Mapping[str, str], volume_id: str) -> MooringError | None:
-        """All tries within one timeout, each after a longer pause, as CSI asks for. The last error, None when the volume is gone."""
-        until = self._clock.now() + self._timeout_s
-        problem: MooringError | None = None
-        for number in range(CLEANUP_TRIES):
-            if number:
-                await self._clock.sleep(CLEANUP_PAUSE_S * 2 ** (number - 1))
-            left_s = until - self._clock.now()
-            if left_s <= 0:
-                break
-            if kept := self._pv_store.keeper_of(order.intent, volume_id):  # by now: a write has preceded this
-                return Conflict(kept)
-            try:
-                call = Call(left_s, order.intent.migrated)
-                lacks_secret = order.intent.secret is not None and not secrets
-                await delete_volume(self._driver, volume_id, secrets, call, order.intent.volume_name, lacks_secret=lacks_secret)
-            except DriverError as error:
-                problem = error
-                continue
-            log.info(2, "deleted a volume that is of no use", PersistentVolume=order.intent.volume_name, volume=volume_id)
-            return None
-        return problem

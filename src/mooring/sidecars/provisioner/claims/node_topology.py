@@ -5,10 +5,10 @@ from __future__ import annotations
 from mooring.api.core import PersistentVolumeClaim
 from mooring.api.meta import Key
 from mooring.api.storage import StorageClass
-from mooring.sidecars.provisioner.claims.view import View, pairs_of
+from mooring.sidecars.provisioner.claims.view import View
 from mooring.sidecars.provisioner.model import topology
 from mooring.sidecars.provisioner.model.cached import selected_node, unreadiness
-from mooring.sidecars.provisioner.model.topology import NodeUnknown, Places, Requirements, SelectedNode, Term, TopologyError
+from mooring.sidecars.provisioner.model.topology import NodeUnknown, Places, Requirements, SelectedNode, Term, TopologyError, pairs_of
 
 
 def requirements(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass) -> Requirements | None:
@@ -45,13 +45,11 @@ def requirements_again(view: View, storage_class: StorageClass | None, first: Te
     return Requirements(places, start)
 
 
-def doubt(view: View, node_name: str, where: Requirements | None) -> str:
+def placement_doubt(view: View, node_name: str, where: Requirements) -> str:
     """Why the place of a volume may be none that its pod can reach, "" for no reason: nobody has kept what was registered there up to date.
 
     node_name: the selected node, "" for none. where: the places that the driver is told of.
     """
-    if where is None:
-        return ""
     node = view.nodes.get(Key("", node_name)) if node_name else None
     if node is not None and (status := unreadiness(node)):
         return (

@@ -21,7 +21,7 @@ from mooring.control.secrets import SecretError
 from mooring.control.topics import Topic
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import ApiError
-from mooring.sidecars.provisioner.claims import node_topology
+from mooring.sidecars.provisioner.claims.node_topology import requirements, requirements_again
 from mooring.sidecars.provisioner.claims.sources import SourceError, clone_handle, granted, snapshot_handle
 from mooring.sidecars.provisioner.claims.view import Looked, View, Wanted
 from mooring.sidecars.provisioner.model import orders, topics, volumes
@@ -135,7 +135,7 @@ def prepared_again(view: View, intent: Intent) -> Order:
         storage_class = view.storage_class(intent.class_name)
         if storage_class is not None:
             storage_class = _translated(view, storage_class)
-        where = node_topology.requirements_again(view, storage_class, where.first)
+        where = requirements_again(view, storage_class, where.first)
     return Order(intent, request, where, intent.source)
 
 
@@ -216,7 +216,7 @@ def _where(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass
     if not view.uses_topology:
         return None
     try:
-        return node_topology.requirements(view, claim, storage_class)
+        return requirements(view, claim, storage_class)
     except TopologyError as error:
         state = State.RESCHEDULE if isinstance(error, NodeUnknown) else State.NO_CHANGE
         why = f"error generating accessibility requirements: {error}"

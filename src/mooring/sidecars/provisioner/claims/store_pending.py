@@ -13,13 +13,13 @@ from mooring.control.result import Result, Retry
 from mooring.control.secrets import SecretError
 from mooring.kube.errors import ApiError, NotFound
 from mooring.sidecars.provisioner.claims import reasons as why
-from mooring.sidecars.provisioner.claims.claim_events import ClaimEvents, claim_reference, intent_reference
 from mooring.sidecars.provisioner.claims.create_volume import VolumeCreation
-from mooring.sidecars.provisioner.claims.pv_store import PvStore
-from mooring.sidecars.provisioner.claims.results import Attempt, AttemptResults
+from mooring.sidecars.provisioner.claims.failures import Attempt, report_failure
+from mooring.sidecars.provisioner.claims.reconcile import ClaimReconciler
 from mooring.sidecars.provisioner.claims.view import View
 from mooring.sidecars.provisioner.environment import Environment
-from mooring.sidecars.provisioner.intents.tracker import ClaimRecords, PendingVolume
+from mooring.sidecars.provisioner.intents.tracker import PendingVolume
+from mooring.sidecars.provisioner.model.cached import claim_reference
 from mooring.sidecars.provisioner.model.outcomes import Save
 
 log = logger(__name__)
@@ -37,15 +37,12 @@ class PendingVolumes:
         self,
         env: Environment,
         view: View,
-        records: ClaimRecords,
         creation: VolumeCreation,
-        pv_store: PvStore,
-        events: ClaimEvents,
-        results: AttemptResults,
+        attempts: ClaimReconciler,
         apply: Callable[[str, Result | Retry], None],
     ) -> None:
-        self._secrets, self._view, self._records, self._creation = env.secrets, view, records, creation
-        self._pv_store, self._events, self._results, self._apply = pv_store, events, results, apply
+        self._secrets, self._events, self._view, self._records = env.secrets, env.events, view, view.records
+        self._creation, self._attempts, self._apply = creation, attempts, apply
         self.controller: Controller[str] = Controller(
             # The name is a label of metrics, and stays.
             env.runtime,
@@ -67,17 +64,17 @@ class PendingVolumes:
 
     def _reference(self, volume: PendingVolume) -> ObjectReference:
         claim = self._view.claim(volume.uid)
-        return intent_reference(volume.order.intent) if claim is None else claim_reference(claim)
+        return volume.order.intent.claim_reference if claim is None else claim_reference(claim)
 
     async def _store(self, uid: str) -> Result:
         """One more try; the driver is not asked again for that. Raises Retry."""
         volume = self._records.get(uid).pending
         assert volume is not None, "it is pending until it is stored or refused"
-        saved, error = await self._pv_store.store(volume)
+        saved, error = await self._creation.pv_store.store(volume)
         if saved is Save.LATER:
             if self.controller.failures(uid) + 1 >= REPORTED_AT:
                 error = f"the volume exists, its PersistentVolume could not be stored yet: {error}"
-                self._events.failed(self._reference(volume), error)
+                report_failure(self._events, self._reference(volume), error)
             raise _not_stored(error)
         await self._finish(volume, saved, error)
         self._records.of(uid).pending = None
@@ -89,7 +86,7 @@ class PendingVolumes:
         order, intent, uid = volume.order, volume.order.intent, volume.uid
         ref = self._reference(volume)
         if saved is Save.STORED:
-            await self._results.succeeded(ref, order, volume.began)
+            await self._attempts.succeeded(ref, order, volume.began)
             if self._records.get(uid).is_unresolved:
                 self._apply(uid, Result(why.Provisioned(volume.name), again=True))
             return
@@ -98,9 +95,9 @@ class PendingVolumes:
             secrets = await self._read_again(intent.secret)
         except (ApiError, SecretError) as problem:
             raise _not_stored(f"{error}; nor can it be deleted: {problem}") from problem
-        failure = await self._creation.refused(order, secrets, saved, error, volume.volume_id)
+        failure = await self._creation.rejection.refused(order, secrets, saved, error, volume.volume_id)
         try:
-            self._apply(uid, await self._results.failed(attempt, intent.class_name, intent.source_kind, failure, order))
+            self._apply(uid, await self._attempts.failed(attempt, intent.class_name, intent.source_kind, failure, order))
         except Retry as retry:
             self._apply(uid, retry)
 

@@ -6,7 +6,7 @@ nothing meanwhile. A volume whose deletion failed comes again after its back-off
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from mooring.api.core import ObjectReference, PersistentVolume
@@ -18,36 +18,34 @@ from mooring.control.events import REPEAT_S
 from mooring.control.result import Problem, Result, Retry
 from mooring.control.topics import Topic
 from mooring.kube.cache.informer import Change, FreshCache
-from mooring.sidecars.provisioner.deletion.decide import Obstacle, decide_deletion
+from mooring.sidecars.provisioner.deletion import decide
+from mooring.sidecars.provisioner.deletion.decide import (
+    Obstacle,
+    Progress,
+    View,
+    class_changed,
+    decide_deletion,
+    detached,
+    object_changed,
+)
 from mooring.sidecars.provisioner.deletion.reconcile import DeletionMetrics, Failed, Reconciler
-from mooring.sidecars.provisioner.deletion.view import Here, Progress, View, class_changed, detached, intent_closed, object_changed
 from mooring.sidecars.provisioner.environment import Environment
+from mooring.sidecars.provisioner.model import topics
+from mooring.sidecars.provisioner.model.cached import is_provisioned_by
+from mooring.sidecars.provisioner.model.intent import IntentEnds
 
 log = logger(__name__)
 
 FAILED_DELETE: Final = "VolumeFailedDelete"
 
 
-async def _at_once(uid: str) -> None:
-    """There are no intents."""
-
-
 class VolumeDeletion:
     """Deletes volumes of released PersistentVolumes, and keeps their finalizer.
 
-    segments: of the one node that is served, if the options name one. wait_for_end: as of Intents. forget_stored: as of IntentTracker.
-    deleted: called with the PersistentVolume once the driver has deleted its volume: there is room again.
+    ends: of the intents of volumes.
     """
 
-    def __init__(
-        self,
-        env: Environment,
-        *,
-        wait_for_end: Callable[[str], Awaitable[None]] = _at_once,
-        forget_stored: Callable[[str], Awaitable[None]] = _at_once,
-        segments: Mapping[str, str] | None = None,
-        deleted: Callable[[PersistentVolume], None] = lambda pv: None,
-    ) -> None:
+    def __init__(self, env: Environment, ends: IntentEnds) -> None:
         runtime, caches, options = env.runtime, env.caches, env.options
         self._clock, self._events, self._metrics = runtime.clock, env.events, runtime.metrics.once(DeletionMetrics)
         self._progress: dict[str, Progress] = {}
@@ -66,18 +64,19 @@ class VolumeDeletion:
             self.controller.watch(self._attachments, tells=_of_attachment)
         self._view = View(
             driver=env.capabilities,
+            claims=caches.claims.store,
             volumes=caches.volumes.store,
             classes=caches.classes.store,
+            nodes=caches.nodes.store,
             attachments=None if self._attachments is None else self._attachments.store,
-            here=None if options.node is None else Here(options.node.node_name, {} if segments is None else segments),
+            node_name="" if options.node is None else options.node.node_name,
             progress=self._progress,
         )
         attachments = (
             None if self._attachments is None else FreshCache(runtime.cluster, runtime.clock, self._attachments, VOLUME_ATTACHMENTS)
         )
-        self._reconciler = Reconciler(
-            env, self._view, self._progress, attachments, wait_for_end=wait_for_end, forget_stored=forget_stored, deleted=deleted
-        )
+        self._reconciler = Reconciler(env, self._view, self._progress, attachments, ends)
+        env.bus.subscribe(topics.INTENT_CLOSED, lambda pv_name: self.controller.tell(decide.intent_closed(pv_name)))
         self.controller.watch(caches.volumes, self._volume_changed, tells=lambda change: (object_changed(change.key.name),))
         self.controller.watch(caches.classes, tells=lambda change: (class_changed(change.key.name),))
 
@@ -95,21 +94,13 @@ class VolumeDeletion:
         """The driver was away and is back: any failure may have been due to that."""
         self.controller.retry_now(pv.metadata.name for pv in self._volumes.store.values())
 
-    def intent_closed(self, pv_name: str) -> None:
-        """The intent of the volume is closed: it no longer keeps the volume from being deleted."""
-        self.controller.tell(intent_closed(pv_name))
-
-    def is_ours(self, pv: PersistentVolume) -> bool:
-        """True for volumes that this driver deletes."""
-        return self._view.is_ours(pv)
-
     # -- waking volumes
 
     def _volume_changed(self, change: Change[PersistentVolume]) -> Iterator[str]:
         """Our own writes wake it too: their answer may be the only sign of a change by others."""
         if change.new is None:
             self._forget(change.key.name)
-        elif self._view.is_ours(change.new):
+        elif is_provisioned_by(self._view.driver, change.new):
             yield change.key.name
 
     def _forget(self, name: str) -> None:
@@ -132,7 +123,8 @@ class VolumeDeletion:
             return Result(decision.because, waits_for=decision.waits_for, after_s=told_again_s, keeps_backoff=True)
         self._reported.pop(name, None)
         try:
-            await self._reconciler.perform(pv, decision)
+            if decision.actions:
+                await self._reconciler.perform(pv, decision)
         except Failed as failure:
             if self.controller.failures(name) + 1 >= failure.patience:
                 self._tell(pv, str(failure))

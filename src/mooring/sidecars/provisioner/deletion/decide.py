@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections.abc import Mapping
 from typing import Final
 
 from mooring.api.class_migration import class_as_csi
 from mooring.api.classes import volume_class_of
 from mooring.api.core import PersistentVolume, SecretReference
-from mooring.api.meta import Key, annotation, is_deleting
+from mooring.api.meta import Key, annotation, finalizers_of, is_deleting
 from mooring.api.migration import TranslationError, is_migratable, translated
+from mooring.api.storage import VolumeAttachment
 from mooring.control.result import Because, Problem
 from mooring.control.topics import Topic
+from mooring.kube.cache.reader import Reader
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.deletion import reasons as why
-from mooring.sidecars.provisioner.deletion.view import View, class_changed, detached, holds, object_changed
+from mooring.sidecars.provisioner.model.cached import BY_VOLUME, CacheView, is_provisioned_by
+from mooring.sidecars.provisioner.model.topics import INTENT_CLOSED
 from mooring.sidecars.provisioner.model.volumes import ParameterError, SecretKind, TemplateValues, secret_of
 
 BOUND: Final = "Bound"
@@ -24,6 +28,77 @@ DELETE: Final = "Delete"
 
 _NO_SERVICE: Final = "CSI driver does not support dynamic provisioning: plugin CONTROLLER_SERVICE capability is not reported"
 _NO_RPC: Final = "CSI driver does not support dynamic provisioning: controller CREATE_DELETE_VOLUME capability is not reported"
+
+
+# -- topics that a volume waits for while it can't be deleted
+
+
+def detached(pv_name: str) -> Topic:
+    """An attachment of the volume is gone."""
+    return f"detached/{pv_name}"
+
+
+def object_changed(pv_name: str) -> Topic:
+    """Another PersistentVolume of the same volume has changed, or is gone."""
+    return f"object/{pv_name}"
+
+
+def class_changed(class_name: str) -> Topic:
+    return f"class/{class_name}"
+
+
+def intent_closed(pv_name: str) -> Topic:
+    """The intent of the volume is closed: it no longer keeps the volume from being deleted."""
+    return f"{INTENT_CLOSED}/{pv_name}"
+
+
+# -- the view
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Progress:
+    """The progress of a deletion that the cache may not show yet: the backend's volume is gone.
+
+    uid: of the PersistentVolume. object_deleted: its deletion has been asked for, too.
+    """
+
+    uid: str
+    object_deleted: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class View(CacheView):
+    """The caches and the progress, live. attachments: None for drivers that don't publish."""
+
+    attachments: Reader[VolumeAttachment] | None = None
+    progress: Mapping[str, Progress] = dataclasses.field(default_factory=dict)
+
+    def progress_of(self, pv: PersistentVolume) -> Progress | None:
+        known = self.progress.get(pv.metadata.name)
+        return known if known is not None and known.uid == pv.metadata.uid else None
+
+    def nodes_of(self, pv: PersistentVolume) -> tuple[str, ...]:
+        """The nodes that attachments of it name, in whatever state: unknown counts as attached."""
+        if self.attachments is None:
+            return ()
+        return tuple(sorted({one.spec.node_name for one in self.attachments.by(BY_VOLUME, pv.metadata.name)}))
+
+    def keepers_of(self, pv: PersistentVolume, handle: str) -> tuple[str, ...]:
+        """The other PersistentVolumes of its volume that are in use, or kept: all but those that are to be deleted with their volume."""
+        others = self.others_naming(handle, pv.metadata.name)
+        return tuple(sorted(name for name in others if (other := self.volume(name)) is not None and not _is_done_with(other)))
+
+
+def _is_done_with(pv: PersistentVolume) -> bool:
+    return pv.status.phase == "Released" and pv.spec.persistent_volume_reclaim_policy == "Delete"
+
+
+def holds(pv: PersistentVolume) -> bool:
+    """True when the finalizer is on it."""
+    return names.VOLUME_FINALIZER in finalizers_of(pv)
+
+
+# -- the decision
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -92,7 +167,7 @@ def decide_deletion(view: View, pv_name: str) -> Decision:
     pv = view.volume(pv_name)
     if pv is None:
         return Decision(why.Gone(pv_name))
-    if not view.is_ours(pv):
+    if not is_provisioned_by(view.driver, pv):
         return Decision(why.Foreign(view.driver.name))
     if is_deleting(pv) and not holds(pv):
         return Decision(why.WithoutFinalizer())
@@ -101,9 +176,8 @@ def decide_deletion(view: View, pv_name: str) -> Decision:
     policy = pv.spec.persistent_volume_reclaim_policy
     if policy != DELETE:
         return Decision(why.Kept(policy), (Release(),) if holds(pv) else ())
-    if not view.is_reachable(pv):
-        assert view.here is not None
-        return Decision(why.Elsewhere(view.here.node_name))
+    if not view.is_here(pv):
+        return Decision(why.Elsewhere(view.node_name))
     phase = pv.status.phase
     if phase != RELEASED:
         lacks_finalizer = phase == BOUND and not holds(pv) and not is_deleting(pv)

@@ -7,7 +7,7 @@ watch that has been silent for a while may hide attachments that have existed fo
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -26,10 +26,14 @@ from mooring.kube.cache.informer import FreshCache
 from mooring.kube.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
 from mooring.kube.patch import is_about_identity, strategic_patch
 from mooring.sidecars.provisioner import names
+from mooring.sidecars.provisioner.deletion import decide
 from mooring.sidecars.provisioner.deletion import decide as d
-from mooring.sidecars.provisioner.deletion.view import Progress, View, class_changed, intent_closed
+from mooring.sidecars.provisioner.deletion.decide import Progress, View, class_changed
 from mooring.sidecars.provisioner.environment import BUCKETS_S, Environment, delete_volume
+from mooring.sidecars.provisioner.model import topics
 from mooring.sidecars.provisioner.model.cached import BY_UID
+from mooring.sidecars.provisioner.model.intent import IntentEnds
+from mooring.sidecars.provisioner.model.topology import places_of
 
 log = logger(__name__)
 
@@ -57,8 +61,7 @@ def _patience(error: ApiError) -> int:
 class Reconciler:
     """progress: filled here, read by the view. attachments: None for a driver that does not publish.
 
-    wait_for_end, forget_stored: as of Intents and IntentTracker, by the claim's uid.
-    deleted: called with the PersistentVolume whose volume the driver has just deleted.
+    ends: of the intents of volumes.
     """
 
     def __init__(
@@ -67,16 +70,12 @@ class Reconciler:
         view: View,
         progress: dict[str, Progress],
         attachments: FreshCache[VolumeAttachment] | None,
-        *,
-        wait_for_end: Callable[[str], Awaitable[None]],
-        forget_stored: Callable[[str], Awaitable[None]],
-        deleted: Callable[[PersistentVolume], None],
+        ends: IntentEnds,
     ) -> None:
         self._cluster, self._clock, self._driver = env.runtime.cluster, env.runtime.clock, env.driver
         self._volumes, self._claims, self._secrets = env.caches.volumes, env.caches.claims, env.secrets
         self._view, self._progress, self._attachments = view, progress, attachments
-        self._wait_for_end, self._forget_stored = wait_for_end, forget_stored
-        self._deleted, self._timeout_s = deleted, env.options.timeout_s
+        self._ends, self._bus, self._timeout_s = ends, env.bus, env.options.timeout_s
         self._metrics = env.runtime.metrics.once(DeletionMetrics)
 
     async def perform(self, pv: PersistentVolume, decision: d.Decision) -> None:
@@ -101,7 +100,7 @@ class Reconciler:
                     await self._delete_volume(pv, action, secret, values)
                     self._progress[pv.metadata.name] = Progress(pv.metadata.uid)
                     self._metrics.succeeded(pv.spec.storage_class_name, self._clock.now() - began)
-                    self._deleted(pv)
+                    self._bus.tell(topics.ROOM_FREED, *places_of(pv))
                 case d.DeleteObject():
                     await self._wait_for_intent(pv)  # without our finalizer nothing else holds the object
                     await self._delete_object(pv)
@@ -119,12 +118,12 @@ class Reconciler:
                 name, namespace = claim.metadata.name, claim.metadata.namespace
                 await self._claims.write(key_of(claim), self._cluster.get(PERSISTENT_VOLUME_CLAIMS, name, namespace))
         try:
-            await self._wait_for_end(pv.spec.claim_ref.uid)
+            await self._ends.wait_for_end(pv.spec.claim_ref.uid)
             if self._view.progress_of(pv) is not None:
-                await self._forget_stored(pv.spec.claim_ref.uid)
+                await self._ends.forget_stored(pv.spec.claim_ref.uid)
         except ApiError as error:
             text = f"could not write down that the volume's creation is over: {error}"
-            raise Failed(text, patience=_patience(error), heals=(intent_closed(pv.metadata.name),)) from error
+            raise Failed(text, patience=_patience(error), heals=(decide.intent_closed(pv.metadata.name),)) from error
 
     async def _look_at_attachments(self) -> None:
         if self._attachments is None:

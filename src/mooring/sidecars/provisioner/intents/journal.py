@@ -284,3 +284,24 @@ class Journal(Intents):
     def _tidy(self) -> None:
         self._tidy_timer, self._tidy_due = None, True
         self._wake.set()
+
+
+class IntentsRunner:
+    """Runs the intents beside the controllers: they are read first, then kept, and in the end all ends are stored."""
+
+    def __init__(self, intents: Intents) -> None:
+        self.intents = intents
+        self._started = asyncio.Event()
+
+    async def started(self) -> None:
+        await self._started.wait()
+
+    async def run(self) -> None:
+        await self.intents.start()
+        self._started.set()
+        await self.intents.run()
+
+    async def drain(self, timeout_s: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self.intents.tidy()

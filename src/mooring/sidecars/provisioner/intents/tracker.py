@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from msgspec import structs
@@ -22,10 +22,11 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
-from mooring.control.topics import Topic
+from mooring.control.topics import Bus, Topic
 from mooring.kube.errors import ApiError, Conflict
 from mooring.sidecars.provisioner.intents.journal import Intents
 from mooring.sidecars.provisioner.intents.states import NEXT, IntentEvent, IntentState
+from mooring.sidecars.provisioner.model import topics
 from mooring.sidecars.provisioner.model.cached import Source
 from mooring.sidecars.provisioner.model.intent import STILL_OPEN, Intent
 from mooring.sidecars.provisioner.model.orders import Order, is_same_call
@@ -154,12 +155,10 @@ class ClaimRecords:
 
 
 class IntentTracker:
-    """records: hold the states. ended: called with each intent that is closed."""
+    """records: hold the states. bus: is told of each intent that is closed."""
 
-    def __init__(
-        self, intents: Intents, records: ClaimRecords, clock: Clock, ended: Callable[[Intent], None] = lambda intent: None
-    ) -> None:
-        self._intents, self._records, self._clock, self._ended = intents, records, clock, ended
+    def __init__(self, intents: Intents, records: ClaimRecords, clock: Clock, bus: Bus) -> None:
+        self._intents, self._records, self._clock, self._bus = intents, records, clock, bus
         self._uid_of: dict[str, str] = {}
 
     def __contains__(self, uid: str) -> bool:
@@ -247,7 +246,7 @@ class IntentTracker:
             return
         self._keep(uid, [structs.replace(one, stored_handle=handle) for one in unknown])
         await self._write_again(self._records.get(uid).unknown[-1])
-        self._ended(intent)
+        self._bus.tell(topics.INTENT_CLOSED, intent.volume_name)
 
     async def wait_for_end(self, uid: str) -> None:
         """As of Intents. While a second volume is asked for, the claim's own is not deleted: the driver could make that one again."""
@@ -288,7 +287,7 @@ class IntentTracker:
             del self._uid_of[intent.volume_name]
         await self._intents.end(uid)
         if intent is not None:
-            self._ended(intent)
+            self._bus.tell(topics.INTENT_CLOSED, intent.volume_name)
 
     def _with_unknown(self, intent: Intent) -> Intent:
         """As it is stored, so that a new process knows the former requests."""

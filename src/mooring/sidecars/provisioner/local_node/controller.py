@@ -22,7 +22,9 @@ from mooring.sidecars.provisioner.environment import Environment
 from mooring.sidecars.provisioner.local_node import reasons as why
 from mooring.sidecars.provisioner.local_node.decide import AskForRoom, BecomeOwner, LookUp, decide_ownership, obstacle
 from mooring.sidecars.provisioner.local_node.reconcile import Reconciler
+from mooring.sidecars.provisioner.model import topics
 from mooring.sidecars.provisioner.model.cached import BY_CLASS
+from mooring.sidecars.provisioner.model.topology import Segment
 
 log = logger(__name__)
 
@@ -57,12 +59,13 @@ class ClaimOwnership:
             label="uid",
             log=log,
         )
+        env.bus.subscribe(topics.ROOM_FREED, self._room_freed)
         self.controller.watch(caches.claims, self._claim_changed)
         self.controller.watch(caches.classes, self._class_changed)
 
     # -- the turns of claims
 
-    def room_freed(self) -> None:
+    def _room_freed(self, *_: Segment) -> None:
         """A volume of this node was deleted: claims for which there was no room are worth a try."""
         for uid, race in self._races.items():
             if race.lacks_room:

@@ -13,7 +13,7 @@ from mooring.api.storage import StorageClass
 from mooring.control.result import Because
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.provisioner import names
-from mooring.sidecars.provisioner.claims import node_topology
+from mooring.sidecars.provisioner.claims.node_topology import requirements
 from mooring.sidecars.provisioner.claims.prepare import LeftToPopulator, prepared
 from mooring.sidecars.provisioner.claims.view import Looked, NotLookedUp, View, Wanted
 from mooring.sidecars.provisioner.local_node import reasons as why
@@ -115,4 +115,4 @@ def _as_ours(claim: PersistentVolumeClaim, node_name: str) -> PersistentVolumeCl
 def _check_allowed(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass) -> None:
     """Raises TopologyError."""
     if view.uses_topology and storage_class.allowed_topologies:
-        node_topology.requirements(view, claim, storage_class)
+        requirements(view, claim, storage_class)

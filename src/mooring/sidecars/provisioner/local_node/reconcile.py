@@ -8,10 +8,10 @@ from mooring.base.log import logger
 from mooring.csi.driver import Call
 from mooring.csi.errors import DriverError
 from mooring.kube.errors import ApiError, Conflict, NotFound
-from mooring.sidecars.provisioner.claims.claim_events import WARNING, claim_reference
 from mooring.sidecars.provisioner.environment import Environment, select_node
 from mooring.sidecars.provisioner.local_node import reasons as why
 from mooring.sidecars.provisioner.local_node.decide import AskForRoom
+from mooring.sidecars.provisioner.model.cached import claim_reference
 
 log = logger(__name__)
 
@@ -47,5 +47,5 @@ class Reconciler:
         except ApiError as error:
             log.error("could not become the claim's owner", error=error, PVC=pvc)
             text = f"could not select node {self._node_name}: {error}"
-            self._events.event(claim_reference(claim), WARNING, "ProvisioningFailed", text)
+            self._events.event(claim_reference(claim), "Warning", "ProvisioningFailed", text)
             return why.NotWritten(str(error))

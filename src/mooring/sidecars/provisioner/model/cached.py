@@ -11,18 +11,23 @@ from mooring.api.core import (
     CSIPersistentVolumeSource,
     Node,
     NodeCondition,
+    ObjectReference,
     PersistentVolume,
     PersistentVolumeClaim,
     PersistentVolumeSpec,
 )
-from mooring.api.meta import annotation
+from mooring.api.matching import fits_node
+from mooring.api.meta import Key, annotation, finalizers_of
 from mooring.api.migration import UNSPECIFIED, TranslationError, is_migratable, translated
 from mooring.api.quantity import parse_quantity
 from mooring.api.snapshot import VolumeSnapshot
-from mooring.api.storage import VolumeAttachment
+from mooring.api.storage import StorageClass, VolumeAttachment
 from mooring.control.slim import Mask, Named, Part, changed, items, slim, slimmed
+from mooring.csi.driver_capabilities import DriverCapabilities
+from mooring.kube.cache.reader import Reader
 from mooring.kube.cache.store import Change
 from mooring.sidecars.provisioner import names
+from mooring.sidecars.provisioner.options import Rules
 
 SNAPSHOT_KIND: Final = "VolumeSnapshot"
 CLAIM_KIND: Final = "PersistentVolumeClaim"
@@ -79,6 +84,12 @@ BY_SOURCE: Final = "claims/source"
 BY_HANDLE: Final = "volumes/handle"
 
 
+def claim_reference(claim: PersistentVolumeClaim) -> ObjectReference:
+    """For events about it."""
+    meta = claim.metadata
+    return ObjectReference("v1", CLAIM_KIND, meta.namespace, meta.name, meta.uid, meta.resource_version)
+
+
 # -- indexes
 
 
@@ -112,6 +123,11 @@ def _class_of_unbound(claim: PersistentVolumeClaim) -> tuple[str, ...]:
 def _sources_of_pending(claim: PersistentVolumeClaim) -> tuple[str, ...]:
     source = source_of(claim) if claim.status.phase in ("", "Pending") else None
     return () if source is None else (source_key(source.kind, source.namespace, source.name),)
+
+
+def has_to_do_with_copies(claim: PersistentVolumeClaim) -> bool:
+    """True for a claim that waits for the copy of a source, and for one that is held as a source."""
+    return bool(_sources_of_pending(claim)) or names.CLONE_FINALIZER in finalizers_of(claim)
 
 
 def source_key(kind: str, namespace: str, name: str) -> str:
@@ -208,3 +224,66 @@ SNAPSHOT: Final = FOR_CLAIMS | slim(metadata=slim("finalizers"))
 def concerns_claims(change: Change[VolumeSnapshot]) -> bool:
     """False for a change of finalizers alone."""
     return changed(change.old, change.new, FOR_CLAIMS)
+
+
+# -- the view
+
+
+def is_provisioned_by(driver: DriverCapabilities, pv: PersistentVolume) -> bool:
+    """True for volumes that this driver provisioned, and for those that nobody provisioned and the driver serves."""
+    migrated = annotation(pv, names.MIGRATED_TO) == driver.name
+    if names.PROVISIONED_BY in (pv.metadata.annotations or {}):
+        return migrated or driver.is_named(annotation(pv, names.PROVISIONED_BY))
+    return pv.spec.csi.driver == driver.name if pv.spec.csi is not None else migrated
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class CacheView:
+    """The caches that several judgements read, live. node_name: the one node that this instance serves; "" for all."""
+
+    driver: DriverCapabilities
+    claims: Reader[PersistentVolumeClaim]
+    volumes: Reader[PersistentVolume]
+    classes: Reader[StorageClass]
+    nodes: Reader[Node]
+    rules: Rules = dataclasses.field(default_factory=Rules)
+    node_name: str = ""
+
+    @property
+    def uses_topology(self) -> bool:
+        return self.driver.topology and self.rules.topology
+
+    def claim(self, uid: str) -> PersistentVolumeClaim | None:
+        return next(iter(self.claims.by(BY_UID, uid)), None)
+
+    def storage_class(self, name: str) -> StorageClass | None:
+        return self.classes.get(Key("", name))
+
+    def volume(self, pv_name: str) -> PersistentVolume | None:
+        return self.volumes.get(Key("", pv_name))
+
+    def is_here(self, pv: PersistentVolume) -> bool:
+        """True where all nodes are served, or the one that is served can reach the volume."""
+        node = self.nodes.get(Key("", self.node_name)) if self.node_name else None
+        return node is None or fits_node(pv, node.metadata.labels, self.node_name)
+
+    def others_naming(self, handle: str, pv_name: str) -> list[str]:
+        """The PersistentVolumes of other names that name this volume of the driver; on one node, those that it can reach."""
+        return [
+            pv.metadata.name
+            for pv in self.volumes.by(BY_HANDLE, last_part(handle))
+            if pv.metadata.name != pv_name and self.means(pv, handle)
+        ]
+
+    def means(self, pv: PersistentVolume, handle: str) -> bool:
+        """True when it names this volume of the driver. On one node what that can't reach may be another node's volume of that handle."""
+        source = source_of_volume(pv)
+        return (
+            source is not None and source.driver == self.driver.name and is_same_handle(source.volume_handle, handle) and self.is_here(pv)
+        )
+
+    def stored_handle(self, pv_name: str) -> str:
+        """The handle in the PersistentVolume, "" where there is none."""
+        pv = self.volume(pv_name)
+        source = None if pv is None else source_of_volume(pv)
+        return "" if source is None else source.volume_handle

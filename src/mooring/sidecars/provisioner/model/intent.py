@@ -5,12 +5,12 @@ An intent is open from before CreateVolume until its volume is stored as a Persi
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
-from mooring.api.core import SecretReference
-from mooring.sidecars.provisioner.model.cached import Source
+from mooring.api.core import ObjectReference, SecretReference
+from mooring.sidecars.provisioner.model.cached import CLAIM_KIND, Source
 
 STILL_OPEN: Final = "the volume's creation is not over yet: it is once the CSI driver has said for sure whether there is a volume"
 
@@ -46,3 +46,20 @@ class Intent(msgspec.Struct, frozen=True):
     dying_handle: str = ""
     unknown_requests: tuple[Intent, ...] = msgspec.field(name="doubts", default=())
     """Stored under the name that journals have had from the beginning."""
+
+    @property
+    def claim_reference(self) -> ObjectReference:
+        """Its claim, for events; it may be gone."""
+        return ObjectReference("v1", CLAIM_KIND, self.namespace, self.claim_name, self.uid, "")
+
+
+class IntentEnds(Protocol):
+    """The ends of intents, for callers that release a PersistentVolume. By the claim's uid."""
+
+    async def wait_for_end(self, uid: str) -> None:
+        """Returns once the end of the claim's intent is durable. Raises ApiError, Conflict while it is open."""
+        ...
+
+    async def forget_stored(self, uid: str) -> None:
+        """The volume that the claim had is deleted: one of its handle would be another one. Raises ApiError."""
+        ...

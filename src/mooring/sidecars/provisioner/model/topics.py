@@ -1,4 +1,7 @@
-"""The topics that could heal a claim that failed. It comes again after its back-off anyway; a topic only ends the wait."""
+"""The topics that end a wait, and those that the controllers of the room tell each other on their bus.
+
+A claim that failed comes again after its back-off anyway; a topic only ends the wait.
+"""
 
 from __future__ import annotations
 
@@ -29,3 +32,21 @@ def snapshot(name: str) -> Topic:
 def grants(namespace: str) -> Topic:
     """The grants in a namespace."""
     return f"{REFERENCE_GRANTS.plural}/{namespace}"
+
+
+# -- kinds of news on the room's bus
+
+INTENT_CLOSED: Final = "intent-closed"
+"""The volume's name."""
+
+SOURCE_DONE: Final = "source-done"
+"""A `Source` and a claim's uid: its volume is made from the source, or never will be."""
+
+SOURCE_FREE: Final = "source-free"
+"""A claim's uid: no volume is being made for it. It needs no source any more, or waits as all others do."""
+
+ROOM_LACKING: Final = "room-lacking"
+"""The name of a class: a volume of it was not made, and the driver may have had no room."""
+
+ROOM_FREED: Final = "room-freed"
+"""The places of a volume that was deleted; none where nobody knows."""

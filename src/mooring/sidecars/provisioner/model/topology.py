@@ -13,13 +13,19 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from mooring.api.storage import CSINode
+from mooring.api.core import (
+    Node,
+    PersistentVolume,
+)
+from mooring.api.storage import CSINode, TopologySelectorTerm
 from mooring.base.errors import MooringError
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.kube.cache.reader import Reader
+from mooring.sidecars.provisioner.model.cached import unreadiness
 
 Term: TypeAlias = Mapping[str, str]
 _FNV_OFFSET: Final = 2166136261
@@ -226,3 +232,90 @@ def unlike_nodes(driver_name: str, csi_nodes: Iterable[CSINode]) -> str:
 def _shown(nodes: Sequence[str]) -> str:
     more = len(nodes) - NODES_TOLD_MAX
     return ", ".join(nodes[:NODES_TOLD_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+Segment: TypeAlias = tuple[tuple[str, str], ...]
+"""A place: topology keys with their values, sorted. Of nothing: all nodes."""
+
+
+def segment_of(labels: Mapping[str, str] | None) -> Segment:
+    return tuple(sorted((labels or {}).items()))
+
+
+def places_of(pv: PersistentVolume) -> tuple[Segment, ...]:
+    """The places of a volume, from its node affinity; () where it has none, or none in the form of places."""
+    affinity = pv.spec.node_affinity
+    if affinity is None or affinity.required is None:
+        return ()
+    found = []
+    for term in affinity.required.node_selector_terms or ():
+        expressions = term.match_expressions or ()
+        if expressions and all(one.operator == "In" and len(one.values or ()) == 1 for one in expressions):
+            found.append(segment_of({one.key: (one.values or ("",))[0] for one in expressions}))
+    return tuple(found)
+
+
+class ClusterTopology:
+    """The places of all nodes, and those that classes allow, worked out once after each change of a node.
+
+    Differs from external-provisioner, which takes the keys of a random node: here the keys that most nodes have are taken.
+    """
+
+    def __init__(self, csi_nodes: Reader[CSINode], nodes: Reader[Node]) -> None:
+        self._csi_nodes, self._nodes = csi_nodes, nodes
+        self._keys: tuple[str, ...] | None = None
+        self._of_nodes: dict[tuple[str, ...], Places] = {}
+        self._allowed: dict[tuple[TopologySelectorTerm, ...], Places] = {}
+        self._ready: dict[tuple[str, ...], dict[tuple[str | None, ...], bool]] = {}
+
+    def invalidate(self) -> None:
+        """A node, or what is registered there, has changed."""
+        self._keys = None
+        self._of_nodes.clear()
+        self._allowed.clear()
+        self._ready.clear()
+
+    def readiness_changed(self) -> None:
+        """A node has become ready, or is so no more."""
+        self._ready.clear()
+
+    def is_silent(self, term: Term) -> bool:
+        """True where there are nodes in this place, and each of them is said not to be ready."""
+        keys = tuple(sorted(term))
+        if keys not in self._ready:
+            found = self._ready[keys] = {}
+            for node in self._nodes.values():
+                place = tuple(map((node.metadata.labels or {}).get, keys))
+                found[place] = found.get(place, False) or not unreadiness(node)
+        return not self._ready[keys].get(tuple(term[key] for key in keys), True)
+
+    def keys(self) -> tuple[str, ...]:
+        """The driver's topology keys, () where no node has any."""
+        if self._keys is None:
+            counts = Counter(
+                tuple(sorted(driver.topology_keys))
+                for node in self._csi_nodes.values()
+                for driver in node.spec.drivers or ()  # the cache holds this driver's alone
+                if driver.topology_keys
+            )
+            self._keys = min(counts, key=lambda keys: (-counts[keys], keys)) if counts else ()
+        return self._keys
+
+    def of_nodes(self, keys: Sequence[str]) -> Places:
+        """The distinct places of the nodes that carry all keys. Raises TopologyError when there is none."""
+        known = tuple(sorted(keys))
+        if known not in self._of_nodes:
+            self._of_nodes[known] = Places(cluster_terms(keys, (node.metadata.labels or {} for node in self._nodes.values())))
+        return self._of_nodes[known]
+
+    def allowed(self, terms: tuple[TopologySelectorTerm, ...]) -> Places:
+        """Those of a class's allowedTopologies."""
+        if terms not in self._allowed:
+            self._allowed[terms] = Places(flattened(pairs_of(terms)))
+        return self._allowed[terms]
+
+
+def pairs_of(terms: Iterable[TopologySelectorTerm]) -> Iterator[list[tuple[str, tuple[str, ...]]]]:
+    """For each term its expressions, a key and its values each."""
+    for term in terms:
+        yield [(one.key, one.values or ()) for one in term.match_label_expressions or ()]

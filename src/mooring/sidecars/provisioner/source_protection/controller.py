@@ -21,14 +21,12 @@ from mooring.control.controller import Controller
 from mooring.control.locks import KeyLocks
 from mooring.control.manager import Loop, Worker
 from mooring.control.result import Result, Retry
-from mooring.control.runtime import Runtime
-from mooring.csi.driver_capabilities import DriverCapabilities
-from mooring.kube.cache.informer import Change, Informer
+from mooring.kube.cache.informer import Change
 from mooring.kube.errors import ApiError, Forbidden, NotServed
 from mooring.sidecars.provisioner import names
-from mooring.sidecars.provisioner.environment import ProvisionerCaches
-from mooring.sidecars.provisioner.model.cached import BY_UID, CLAIM_KIND, SNAPSHOT, SNAPSHOT_KIND, Source
-from mooring.sidecars.provisioner.options import ProvisionerOptions
+from mooring.sidecars.provisioner.environment import Environment
+from mooring.sidecars.provisioner.model import topics
+from mooring.sidecars.provisioner.model.cached import BY_UID, CLAIM_KIND, SNAPSHOT_KIND, Source, has_to_do_with_copies
 from mooring.sidecars.provisioner.source_protection.decide import decide_origin
 from mooring.sidecars.provisioner.source_protection.reconcile import Finalizers
 from mooring.sidecars.provisioner.source_protection.view import Origin, View, origin_of, origins_of
@@ -39,35 +37,27 @@ ASK_AGAIN_S: Final = 10.0
 
 
 class SourceProtection:
-    """Finalizers on snapshots and claims that are being copied. caches: has to be called before they run.
+    """Finalizers on snapshots and claims that are being copied. It has to be made before the caches run.
 
     is_due: whether a volume is to be made for the claim now.
-    controller: removes finalizers. snapshots: their cache, which `beside` fills. beside: parts that have to run beside it, by name.
+    controller: removes finalizers. beside: parts that have to run beside it, by name; one fills the cache of snapshots.
     """
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        caches: ProvisionerCaches,
-        capabilities: DriverCapabilities,
-        options: ProvisionerOptions,
-        is_due: Callable[[PersistentVolumeClaim], bool],
-    ) -> None:
+    def __init__(self, env: Environment, is_due: Callable[[PersistentVolumeClaim], bool]) -> None:
+        runtime, caches, options = env.runtime, env.caches, env.options
         self._cluster, self._clock = runtime.cluster, runtime.clock
         interval_s = options.snapshot_orphan_sweep_interval_s
-        self.snapshots: Informer[VolumeSnapshot] = Informer(
-            runtime.cluster, VOLUME_SNAPSHOTS, clock=runtime.clock, randomness=runtime.randomness, prune=SNAPSHOT.of, resync_s=interval_s
-        )
+        self._snapshots = caches.snapshots
         self._users: dict[Origin, set[str]] = {}
         self._source_of: dict[str, Origin] = {}
         self._done: set[str] = set()
         self._ours: set[Origin] = set()
         self._unused_since: dict[Origin, Instant] = {}
         self._view = View(
-            driver=capabilities,
+            driver=env.capabilities,
             claims=caches.claims.store,
             volumes=caches.volumes.store,
-            snapshots=self.snapshots.store,
+            snapshots=caches.snapshots.store,
             is_due=is_due,
             adopted=self._users,
             done=self._done,
@@ -75,7 +65,7 @@ class SourceProtection:
             unused_since=self._unused_since,
             grace_s=interval_s,
         )
-        self._finalizers = Finalizers(runtime.cluster, caches.claims, self.snapshots)
+        self._finalizers = Finalizers(runtime.cluster, caches.claims, caches.snapshots)
         self._locks: KeyLocks[Origin] = KeyLocks()
         self.controller: Controller[Origin] = Controller(
             runtime,
@@ -86,9 +76,11 @@ class SourceProtection:
             label="source",
             log=log,
         )
-        self.controller.watch(caches.claims, self._claim_changed)
-        self.controller.watch(self.snapshots, self._snapshot_changed)
-        sweeps = capabilities.snapshots and interval_s > 0
+        self.controller.watch(caches.claims, self._claim_changed, only=has_to_do_with_copies)
+        self.controller.watch(caches.snapshots, self._snapshot_changed)
+        env.bus.subscribe(topics.SOURCE_FREE, lambda uid: self.abandon(uid))
+        env.bus.subscribe(topics.SOURCE_DONE, self._source_done)
+        sweeps = env.capabilities.snapshots and interval_s > 0
         self.beside: dict[str, Worker] = {"provisioner/volumesnapshots": Loop(self._watch_snapshots)} if sweeps else {}
 
     # -- users of a source
@@ -117,7 +109,7 @@ class SourceProtection:
         self._source_of[uid] = origin
         self._done.discard(uid)
 
-    def release(self, source: Source, uid: str) -> None:
+    def _source_done(self, source: Source, uid: str) -> None:
         """The claim's volume is made, or never will be."""
         origin = origin_of(source)
         if origin.is_snapshot and any(origins_of(claim) for claim in self._view.claims.by(BY_UID, uid)):
@@ -171,7 +163,7 @@ class SourceProtection:
             except ApiError as error:
                 log.info(2, "could not list snapshots, trying again", why=str(error))
                 await self._clock.sleep(ASK_AGAIN_S)
-        await self.snapshots.run()
+        await self._snapshots.run()
 
     # -- one source
 

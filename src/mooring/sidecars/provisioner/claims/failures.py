@@ -1,20 +1,17 @@
-"""The result of an attempt at a claim: users and metrics learn of it, and it says when the claim comes again."""
+"""Attempts that have failed: users learn why, and it is said when the claim comes again."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Final
-
-from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from mooring.api.core import ObjectReference, PersistentVolumeClaim
 from mooring.base.clock import Instant
 from mooring.base.log import Logger, logger
+from mooring.control.events import EventRecorder
 from mooring.control.result import Because, Result, Retry
 from mooring.kube.errors import ApiError
 from mooring.sidecars.provisioner.claims import reasons as why
-from mooring.sidecars.provisioner.claims.claim_events import ClaimEvents
 from mooring.sidecars.provisioner.claims.create_volume import VolumeCreation
 from mooring.sidecars.provisioner.claims.decide import has_object
 from mooring.sidecars.provisioner.claims.decide_after import (
@@ -27,8 +24,9 @@ from mooring.sidecars.provisioner.claims.decide_after import (
     told,
 )
 from mooring.sidecars.provisioner.claims.view import Looked, View
-from mooring.sidecars.provisioner.environment import BUCKETS_S, Environment, deselect_node
-from mooring.sidecars.provisioner.intents.tracker import ClaimRecords, IntentTracker, Rest
+from mooring.sidecars.provisioner.environment import Environment, deselect_node
+from mooring.sidecars.provisioner.intents.tracker import IntentTracker, Rest
+from mooring.sidecars.provisioner.model import topics
 from mooring.sidecars.provisioner.model.cached import selected_node
 from mooring.sidecars.provisioner.model.orders import Order
 from mooring.sidecars.provisioner.model.outcomes import Failure, State
@@ -37,6 +35,12 @@ log = logger(__name__)
 
 INFEASIBLE_S: Final = 300.0
 """How long an infeasible claim rests at the least, unless it changes."""
+
+
+def report_failure(events: EventRecorder, claim: ObjectReference, error: str, *, infeasible: bool = False) -> None:
+    """error: as external-provisioner words it, for people and for those who grep."""
+    text = f"Volume provisioning failed with infeasible error. Retries will be delayed. {error}" if infeasible else error
+    events.event(claim, "Warning", "ProvisioningFailed", text)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,55 +58,21 @@ class Attempt:
         return log.bind(PVC=f"{self.ref.namespace}/{self.ref.name}")
 
 
-class AttemptResults:
-    """creation_failed: called with the class of a volume that was not made. forgotten: called with the uid of a claim that is forgotten."""
+class AttemptFailures:
+    """Failed attempts: what becomes of their claims."""
 
-    def __init__(
-        self,
-        env: Environment,
-        view: View,
-        records: ClaimRecords,
-        tracker: IntentTracker,
-        creation: VolumeCreation,
-        events: ClaimEvents,
-        *,
-        creation_failed: Callable[[str], None],
-        forgotten: Callable[[str], None],
-    ) -> None:
+    def __init__(self, env: Environment, view: View, tracker: IntentTracker, creation: VolumeCreation) -> None:
         self._runtime, self._clock, self._claims = env.runtime, env.runtime.clock, env.caches.claims
-        self._view, self._records, self._tracker, self._creation, self._events = view, records, tracker, creation, events
+        self._view, self._records, self._tracker, self._creation = view, view.records, tracker, creation
         self._rest_s, self._backoff = max(env.options.retry_interval_max_s, INFEASIBLE_S), env.options.backoff
-        self._creation_failed, self._forgotten = creation_failed, forgotten
-        self.metrics = env.runtime.metrics.once(ProvisionMetrics)
+        self._events, self._bus = env.events, env.bus
 
-    def forget(self, uid: str) -> None:
-        """The claim is no more, or has its volume."""
-        self._records.forget(uid)
-        self._forgotten(uid)
-
-    def done(self, uid: str, because: Because) -> Result:
-        """There is nothing left to do for the claim."""
-        self.forget(uid)
-        return Result(because)
-
-    async def succeeded(self, ref: ObjectReference, order: Order, began: Instant) -> None:
-        """Reports success, closes the intent, releases the source."""
-        intent = order.intent
-        self.metrics.succeeded(intent.class_name, intent.source_kind, self._clock.now() - began)
-        log.info(2, "provisioned", PVC=f"{ref.namespace}/{ref.name}", PersistentVolume=intent.volume_name)
-        if self._view.claim(intent.uid) is not None:
-            self._events.succeeded(ref, intent.volume_name)
-        if order.is_retained:
-            self._events.retained(ref, intent.volume_name)
-        await self._creation.close(intent)
-
-    async def failed(self, attempt: Attempt, class_name: str, kind: str, failure: Failure, order: Order | None = None) -> Result:
-        """Reports the failure, and says when the claim comes again. order: None when the attempt did not get that far. Raises Retry."""
+    async def failed(self, attempt: Attempt, class_name: str, failure: Failure, order: Order | None = None) -> Result:
+        """Tells users, and says when the claim comes again. order: None when the attempt did not get that far. Raises Retry."""
         uid = attempt.uid
         failure = reported_failure(failure, order)
-        self.metrics.has_failed(class_name, kind)
         if failure.state is not State.NO_CHANGE:
-            self._creation_failed(class_name)
+            self._bus.tell(topics.ROOM_LACKING, class_name)
         if failure.is_over:
             await self._tracker.refuse(uid, proves_absent=failure.proves_absent)
         elif failure.state is State.BACKGROUND and order is not None:
@@ -112,12 +82,13 @@ class AttemptResults:
         node_tried, reschedules = _node_tried(attempt, order), self._records.get(uid).reschedules
         attempted = Attempted(failure, order, claim, node_tried, uid in self._tracker, reschedules, stored)
         after = decide_claim_after_failure(attempted)
-        self._events.failed(attempt.ref, told(attempted), infeasible=failure.infeasible)
+        report_failure(self._events, attempt.ref, told(attempted), infeasible=failure.infeasible)
         if after.releases_source:
             self._creation.release(uid)
         if after.then is Then.FORGET:
             attempt.log.error(f"failed to provision a volume that nobody waits for any more: {failure.error}")
-            return self.done(uid, why.Hindered(failure))
+            self._creation.forget(uid)
+            return Result(why.Hindered(failure))
         if after.node_unsuitable and claim is not None and await self._rescheduled(attempt, claim, failure, asks=after.other_node):
             return self.from_the_start(uid, why.Hindered(failure))
         return self._comes_again(attempt, failure, after)
@@ -171,25 +142,3 @@ def _node_tried(attempt: Attempt, order: Order | None) -> str:
     if order is not None:
         return order.intent.node_name
     return "" if attempt.claim is None else selected_node(attempt.claim)
-
-
-class ProvisionMetrics:
-    """Labels: the StorageClass, and the kind of the claim's data source, "" without.
-
-    Differs from external-provisioner, which counts claims of other provisioners, and claims that have their volume already, as failed.
-    """
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        labels, name = ["class", "source"], "controller_persistentvolumeclaim_provision"
-        self.total = Counter(f"{name}_total", "Volumes provisioned.", labels, registry=registry)
-        self.failed = Counter(f"{name}_failed_total", "Attempts that failed.", labels, registry=registry)
-        self.duration = Histogram(
-            f"{name}_duration_seconds", "How long provisioning a volume took.", labels, buckets=BUCKETS_S, registry=registry
-        )
-
-    def succeeded(self, class_name: str, source_kind: str, seconds: float) -> None:
-        self.total.labels(class_name, source_kind).inc()
-        self.duration.labels(class_name, source_kind).observe(seconds)
-
-    def has_failed(self, class_name: str, source_kind: str) -> None:
-        self.failed.labels(class_name, source_kind).inc()
