@@ -6,9 +6,9 @@ import asyncio
 import dataclasses
 import os
 import platform
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS
 from mooring.base.folders import hold, refusal
@@ -21,12 +21,12 @@ from mooring.control.slim import always
 from mooring.csi.registration import Registration
 from mooring.csi.socket_driver import SocketDriver
 from mooring.csi.wire_driver import WireDriver
-from mooring.kube.errors import AlreadyExists, ApiError, NotFound
+from mooring.kube.errors import AlreadyExists, NotFound
 from mooring.kube.patch import strategic_patch
 from mooring.mounts.system import missing_tools
 from mooring.node.csinode.allocatable import Allocatable
 from mooring.node.csinode.entries import GRACE_S, Entries
-from mooring.node.csinode.reconcile import NodeObjects
+from mooring.node.csinode.reconcile import NodeObjects, persistently
 from mooring.node.drivers import Drivers
 from mooring.node.heartbeat import Heartbeat
 from mooring.node.layout import Layout
@@ -35,16 +35,13 @@ from mooring.node.options import AgentOptions
 from mooring.node.plugins.controller import Plugins, told_by
 from mooring.node.plugins.watcher import SocketWatcher
 from mooring.node.volumes.controller import COMPONENT, NodeVolumes
+from mooring.node.volumes.state.desired import CLAIM
 from mooring.node.volumes.state.found import names_on_disk
-from mooring.node.volumes.state.volume import CLAIM
 from mooring.node.volumes.stats import UsageMetrics, VolumeStats
 
 _log = logger(__name__)
 
-T = TypeVar("T")
-
 CONTROLLED_ATTACH: Final = "volumes.kubernetes.io/controller-managed-attach-detach"
-AGAIN_S: Final = 1.0
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
@@ -118,7 +115,7 @@ class NodeAgent(Manager):
         self.beside("node/events", events)
         self.beside("node/registry", Loop(self._watch_registry))
         self.beside("node/stats", Loop(stats.run))
-        self.beside("node/in-use", Loop(self._volumes.report))
+        self.beside("node/in-use", self._volumes.in_use.controller)
         if self._heartbeat is not None:
             self.beside("node/lease", Loop(self._renew_lease))
 
@@ -144,14 +141,16 @@ class NodeAgent(Manager):
 
     async def _prepare_node(self) -> None:
         """Makes the Node and the CSINode where they are missing, however long the API server is away; then sockets are looked for."""
-        await self._persistently(self._make_node)
+        await persistently(self._make_node, self._clock, "The Node")
         await self._objects.prepare()
-        await self._volumes.prepare(await self._persistently(lambda: self._cluster.get(NODES, self._name)))
+        node = await persistently(lambda: self._cluster.get(NODES, self._name), self._clock, "The Node")
+        await self._volumes.prepare(node)
         self._is_prepared.set()
 
     async def _watch_registry(self) -> None:
         await self._is_prepared.wait()
         await self.caches.synced()
+        self._volumes.start()
         await self._volumes.pod_folders.remove_orphans()
         self._entries.start()
         await self._watcher.run()
@@ -161,17 +160,6 @@ class NodeAgent(Manager):
         await self._is_prepared.wait()
         await self.caches.synced()
         await self._heartbeat.renew_for_ever()
-
-    async def _persistently(self, step: Callable[[], Awaitable[T]]) -> T:
-        logged = ""
-        while True:
-            try:
-                return await step()
-            except ApiError as error:
-                if str(error) != logged:
-                    logged = str(error)
-                    _log.error("The Node is not there yet, trying again", error=error, node=self._name)
-            await self._clock.sleep(AGAIN_S)
 
     async def _make_node(self) -> None:
         try:

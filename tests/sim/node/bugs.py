@@ -13,10 +13,10 @@ from mooring.node.drivers import Drivers
 from mooring.node.layout import inline_volume_id
 from mooring.node.volumes import controller
 from mooring.node.volumes.decide import Decision, Facts, Step, decide_volume
-from mooring.node.volumes.state import volume as volume_module
+from mooring.node.volumes.state import desired
 from mooring.node.volumes.state.actual import ActualState, Stand, VolumeState
+from mooring.node.volumes.state.desired import PodUse, Volume
 from mooring.node.volumes.state.folders import VolumeFiles
-from mooring.node.volumes.state.volume import PodUse, Volume
 from mooring.node.volumes.steps import tools
 from mooring.node.volumes.steps.block import BlockFiles
 from mooring.node.volumes.steps.file_system import FileSystemSteps
@@ -128,7 +128,7 @@ def _no_back_off() -> Planted:
 
 def _inline_volumes_share_an_id() -> Planted:
     """Two volumes that one pod brings are one for their driver."""
-    return mock.patch.object(volume_module, "inline_volume_id", lambda uid, _name: inline_volume_id(uid, ""))
+    return mock.patch.object(desired, "inline_volume_id", lambda uid, _name: inline_volume_id(uid, ""))
 
 
 def _secrets_are_told() -> Planted:

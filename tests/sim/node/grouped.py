@@ -11,7 +11,7 @@ from unittest import mock
 
 from mooring.node.volumes.decide import Decision
 from mooring.node.volumes.state.actual import Stand, VolumeState
-from mooring.node.volumes.state.volume import PodUse, Volume
+from mooring.node.volumes.state.desired import PodUse, Volume
 from mooring.node.volumes.steps import file_system, requests
 from mooring.node.volumes.steps.announcements import StepWatch
 from mooring.node.volumes.steps.file_system import FileSystemSteps

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final
 from unittest import mock
 
-from mooring.api.core import NODES
 from mooring.api.meta import Key, key_of
 from mooring.api.pods import PODS, Pod
 from mooring.api.storage import TokenRequest
@@ -18,15 +17,15 @@ from mooring.csi.errors import DriverError
 from mooring.kube.cluster import Cluster, Patch, PatchType
 from mooring.kube.errors import ApiError
 from mooring.node.csinode import reconcile as csinode
+from mooring.node.csinode.decide import decide_csinode
 from mooring.node.volumes import controller
 from mooring.node.volumes.decide import Decision
 from mooring.node.volumes.pods.controller import NodePods
 from mooring.node.volumes.state import folders
 from mooring.node.volumes.state.actual import ActualState, Stand, VolumeState
-from mooring.node.volumes.state.desired import DesiredState
+from mooring.node.volumes.state.desired import DesiredState, PodUse, Volume
 from mooring.node.volumes.state.folders import VolumeFiles, remove_folder
 from mooring.node.volumes.state.in_use import InUseReport, NamesInUse
-from mooring.node.volumes.state.volume import PodUse, Volume
 from mooring.node.volumes.steps import block
 from mooring.node.volumes.steps.attachment import Attachments
 from mooring.node.volumes.steps.block import BlockSteps
@@ -119,7 +118,7 @@ def _failed_steps_are_told_wrong() -> Planted:
 def _answers_of_others_count() -> Planted:
     """What a driver says of another node, or of none, changes how many volumes this one holds."""
     return both(
-        mock.patch.object(csinode, "check_refresh", return_value=None), mock.patch.object(csinode, "_check_node_id", return_value=None)
+        mock.patch.object(csinode, "decide_refresh", decide_csinode), mock.patch.object(csinode, "_check_node_id", return_value=None)
     )
 
 
@@ -225,8 +224,9 @@ def _reports_hold_for_any_version() -> Planted:
 
     async def write(self: InUseReport, wanted: Any, *, was_unsure: bool) -> None:
         patch = Patch(PatchType.STRATEGIC, {"status": {"volumesInUse": sorted(wanted) or None}})
-        written = self._cluster.patch(NODES, self._node_name, patch, subresource="status")
-        await self._nodes.write(Key("", self._node_name), written)
+        node = self._nodes.store.get(Key("", self._node_name))
+        assert node is not None
+        await self._writer.patch(node, patch, "status")
 
     return mock.patch.object(InUseReport, "_write", write)
 

@@ -14,7 +14,7 @@ from mooring.node.drivers import NodeDriver
 from mooring.node.volumes.decide import Decision
 from mooring.node.volumes.pods import controller as pods
 from mooring.node.volumes.state.actual import VolumeState
-from mooring.node.volumes.state.volume import PodUse, Volume
+from mooring.node.volumes.state.desired import PodUse, Volume
 from mooring.node.volumes.steps.announcements import Announcements, StepWatch
 from mooring.node.volumes.steps.block import BlockSteps
 from mooring.node.volumes.steps.file_system import FileSystemSteps

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mooring.api.core import NODES
-from mooring.control.result import Retry
+from mooring.control.decision import Failed
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.server import serving
 from mooring.node.csinode.decide import NODE_IDS
@@ -200,6 +200,6 @@ async def test_an_endpoint_that_is_a_file_is_told_with_its_path(monkeypatch: pyt
         path = world.registry / "a.sock"
         async with world.plugin().on(path) as plugin:
             world.watcher._look()
-            with pytest.raises(Retry, match=str(world.endpoint("d1"))):
-                await world.plugins.reconcile(path)
+            with pytest.raises(Failed, match=str(world.endpoint("d1"))):
+                await world.plugins.perform(path, world.plugins.decide(path))
             assert [False] == [registered for registered, _ in plugin.told]

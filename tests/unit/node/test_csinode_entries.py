@@ -18,9 +18,9 @@ from mooring.api.storage import CSI_NODES
 from mooring.csi.wire_driver import WireDriver
 from mooring.kube.errors import ServerError
 from mooring.node.agent import AgentSockets, NodeAgent
-from mooring.node.csinode.decide import NODE_IDS, Refused
-from mooring.node.csinode.entries import GRACE_S, LOOK_S, SETTLED_S, Entries, decide_entries
-from mooring.node.csinode.reconcile import NodeObjects
+from mooring.node.csinode.decide import NODE_IDS
+from mooring.node.csinode.entries import GRACE_S, LOOK_S, SETTLED_S, EnterAgain, Entries, TakeOff, decide_entries, missing_since
+from mooring.node.csinode.reconcile import NodeObjects, Refused
 from mooring.node.drivers import DriverOnNode, Drivers, NodeDriver
 from mooring.node.options import AgentOptions
 from tests.support.builders import a_node
@@ -151,12 +151,13 @@ async def test_a_driver_that_comes_while_another_is_taken_off_stays() -> None:
 def test_what_is_stale(
     entered: tuple[str, ...], missing: dict[str, float], stale: tuple[str, ...], kept: dict[str, float], after_s: float
 ) -> None:
-    decision = decide_entries(entered, (), lambda name: name == "here", missing, GRACE_S, GRACE_S)
-    assert (stale, kept, after_s) == (decision.stale, decision.missing, decision.after_s)
+    since = missing_since(entered, lambda name: name == "here", missing, GRACE_S)
+    decision = decide_entries(entered, (), since, GRACE_S, GRACE_S)
+    assert (tuple(map(TakeOff, stale)), kept, after_s) == (decision.actions, since, decision.after_s)
 
 
 def test_what_is_lost() -> None:
-    assert ("a", "b") == decide_entries(("c",), ("b", "c", "a"), lambda _: True, {}, 0.0, GRACE_S).lost
+    assert (EnterAgain("a"), EnterAgain("b")) == decide_entries(("c",), ("b", "c", "a"), {}, 0.0, GRACE_S).actions
 
 
 @in_virtual_time

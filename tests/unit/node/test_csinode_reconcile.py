@@ -11,8 +11,8 @@ import pytest
 from mooring.api.core import NODES
 from mooring.api.storage import CSI_NODES
 from mooring.kube.errors import Conflict, ServerError
-from mooring.node.csinode.decide import NODE_IDS, Refused
-from mooring.node.csinode.reconcile import NodeObjects
+from mooring.node.csinode.decide import NODE_IDS
+from mooring.node.csinode.reconcile import NodeObjects, Refused
 from mooring.node.drivers import DriverOnNode
 from tests.support.builders import a_node
 from tests.support.cluster_world import ClusterWorld

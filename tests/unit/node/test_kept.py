@@ -6,7 +6,7 @@ import pytest
 
 from mooring.node.volumes.pods.wishes import beside_what_is_kept
 from mooring.node.volumes.state.actual import Publication, Stand, VolumeState
-from mooring.node.volumes.state.volume import PodUse, Volume
+from mooring.node.volumes.state.desired import PodUse, Volume
 
 Wish = tuple[Volume, PodUse]
 

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from mooring.api.core import NODES
-from mooring.control.result import Retry
+from mooring.control.decision import Failed
 from mooring.csi.errors import DriverError
 from mooring.node.csinode.decide import NODE_IDS
 from mooring.node.plugins.controller import BACK_OFF
@@ -21,15 +21,15 @@ from tests.unit.node.plugin_world import real_time, registry_world
 @pytest.mark.parametrize(
     ("present", "registered", "step"),
     [
-        (None, None, Step.NOTHING),
+        (None, None, None),
         (1, None, Step.REGISTER),
-        (1, 1, Step.NOTHING),
+        (1, 1, None),
         (None, 1, Step.UNREGISTER),
         pytest.param(2, 1, Step.UNREGISTER, id="REG-6"),
     ],
 )
 def test_a_socket_is_registered_once_for_each_time_it_is_made(present: int | None, registered: int | None, step: Step) -> None:
-    assert step is decide_plugin(present, registered).step
+    assert ((step,) if step else ()) == decide_plugin(present, registered).actions
 
 
 @real_time
@@ -122,8 +122,8 @@ async def test_REG8_a_plugin_without_a_common_version_is_refused(versions: tuple
         socket = world.registry / "a.sock"
         async with world.plugin(versions=versions).on(socket) as plugin:
             world.watcher._look()
-            with pytest.raises(Retry, match="CSI versions"):
-                await world.plugins.reconcile(socket)
+            with pytest.raises(Failed, match="CSI versions"):
+                await world.plugins.perform(socket, world.plugins.decide(socket))
             assert [False] == [registered for registered, _ in plugin.told]
 
 
@@ -199,8 +199,8 @@ async def test_an_endpoint_that_is_no_sockets_is_refused_at_each_try(endpoint: s
         async with plugin.on(socket):
             world.watcher._look()
             for _ in range(2):
-                with pytest.raises(Retry, match="endpoint"):
-                    await world.plugins.reconcile(socket)
+                with pytest.raises(Failed, match="endpoint"):
+                    await world.plugins.perform(socket, world.plugins.decide(socket))
             assert [False, False] == [registered for registered, _ in plugin.told]
 
 
@@ -211,5 +211,5 @@ async def test_a_name_that_is_no_drivers_is_refused(name: str) -> None:
         socket = world.registry / "a.sock"
         async with world.plugin(name).on(socket):
             world.watcher._look()
-            with pytest.raises(Retry, match="no driver name"):
-                await world.plugins.reconcile(socket)
+            with pytest.raises(Failed, match="no driver name"):
+                await world.plugins.perform(socket, world.plugins.decide(socket))

@@ -15,7 +15,7 @@ from mooring.node.agent import CONTROLLED_ATTACH, AgentSockets, NodeAgent
 from mooring.node.options import AgentOptions
 from mooring.node.volumes.decide import Facts, Step, Waits, decide_volume
 from mooring.node.volumes.state.actual import Failure, Stand, VolumeState
-from mooring.node.volumes.state.volume import Volume
+from mooring.node.volumes.state.desired import Volume
 from tests.support.builders import Json, a_node
 from tests.support.cluster_world import ClusterWorld
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE

@@ -11,7 +11,7 @@ from mooring.api.pods import PODS, Pod
 from mooring.node.volumes import controller
 from mooring.node.volumes.pods import selinux
 from mooring.node.volumes.pods.selinux import LabelConflict, default_context, mount_label
-from mooring.node.volumes.state.volume import Volume
+from mooring.node.volumes.state.desired import Volume
 from tests.support.builders import CONTAINER, a_pod, typed
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
 from tests.support.virtual_loop import in_virtual_time

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mooring.node.plugins.versions import Version, highest_supported
+from mooring.node.plugins.decide import Version, highest_supported
 
 
 @pytest.mark.parametrize(

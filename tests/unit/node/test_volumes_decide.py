@@ -10,7 +10,7 @@ import pytest
 from mooring.node.volumes import reasons as why
 from mooring.node.volumes.decide import Decision, Facts, Step, Waits, decide_volume
 from mooring.node.volumes.state.actual import Failure, Publication, Stand, VolumeState
-from mooring.node.volumes.state.volume import READ_WRITE_ONCE_POD, Growth, Volume
+from mooring.node.volumes.state.desired import READ_WRITE_ONCE_POD, Growth, Volume
 
 ABSENT, UNCERTAIN, DONE = Stand.ABSENT, Stand.UNCERTAIN, Stand.DONE
 VOLUME = Volume("kubernetes.io/csi/d^h", "d", "h", "pv")

@@ -11,7 +11,7 @@ import pytest
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.node.volumes.state.volume import Growth, PodUse, Volume, decide_growth
+from mooring.node.volumes.state.desired import Growth, PodUse, Volume, decide_growth
 from mooring.node.volumes.stats import NoStats, Usage, usage_of
 from mooring.node.volumes.steps import requests
 from mooring.node.volumes.steps.fs_group import Walk

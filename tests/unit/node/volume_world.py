@@ -18,7 +18,7 @@ from mooring.api.meta import Kind
 from mooring.api.pods import PODS
 from mooring.api.volume_names import attachment_name, unique_name
 from mooring.control.caches import Caches
-from mooring.control.manager import Loop, Manager
+from mooring.control.manager import Manager
 from mooring.control.slim import always
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.wire_driver import WireDriver
@@ -28,7 +28,7 @@ from mooring.node.layout import Layout
 from mooring.node.options import AgentOptions
 from mooring.node.volumes.controller import NodeVolumes
 from mooring.node.volumes.state import folders
-from mooring.node.volumes.state.volume import CLAIM
+from mooring.node.volumes.state.desired import CLAIM
 from tests.support.builders import CONTAINER, Json, a_bound_claim, a_csi_driver, a_node, a_pod, a_pv, an_attached_va
 from tests.support.cluster_world import ClusterWorld
 from tests.support.fake_mounts import FakeMounts
@@ -107,6 +107,7 @@ class VolumesWorld(ClusterWorld):
 
         async def orphans() -> None:
             await caches.synced()
+            node.start()
             await node.pod_folders.remove_orphans()
 
         manager = Manager(
@@ -114,7 +115,7 @@ class VolumesWorld(ClusterWorld):
             *node.workers,
             prepare=prepare,
         )
-        manager.beside("in-use", Loop(node.report))
+        manager.beside("in-use", node.in_use.controller)
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self.drivers.close)
             await stack.enter_async_context(self.running(manager.run(), orphans()))

@@ -19,8 +19,7 @@ from mooring.control.runtime import Runtime
 from mooring.csi.driver import Call
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.node.csinode.decide import Refused
-from mooring.node.csinode.reconcile import NodeObjects
+from mooring.node.csinode.reconcile import NodeObjects, Refused
 from mooring.node.drivers import CALL_S, DriverOnNode, Drivers
 
 PERIOD_S_MIN: Final = 10

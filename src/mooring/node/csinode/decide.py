@@ -1,4 +1,4 @@
-"""Decides what to write to Node and CSINode for a driver that comes or goes. Pure: objects in, patches out.
+"""Decides what to write to Node and CSINode for a driver that comes or goes. Pure.
 
 The annotation is for readers of old; CSINode is the truth. Labels are only ever added: never changed, never removed, also not when the
 driver goes. An entry's node id and topology keys can't be changed in place: a driver that comes back with others is taken off first.
@@ -13,7 +13,10 @@ from typing import Any, Final
 from mooring.api.core import Node
 from mooring.api.driver_versions import DRIVER_VERSIONS, versions_on, versions_text
 from mooring.api.storage import CSINode, CSINodeDriver
-from mooring.base.errors import MooringError
+from mooring.control.decision import Decision
+from mooring.kube.cluster import Patch
+from mooring.kube.patch import json_patch, merge_patch, strategic_patch
+from mooring.node.csinode import reasons as why
 from mooring.node.drivers import DriverOnNode
 
 NODE_IDS: Final = "csi.volume.kubernetes.io/nodeid"
@@ -24,86 +27,91 @@ MIGRATED_PLUGINS: Final = frozenset(
 """Whose volumes go to CSI drivers in Kubernetes 1.36, all of them for good."""
 
 
-class Refused(MooringError):
-    """The driver's data can't be written to the Node or the CSINode."""
-
-
 Operations = tuple[dict[str, Any], ...]
 """A JSON patch."""
 
 
-def decide_node(node: Node, coming: DriverOnNode) -> dict[str, Any] | None:
-    """The merge patch that enters the driver at the Node, None when all of it stands there. Raises Refused, and then nothing is written."""
+def decide_node(node: Node, coming: DriverOnNode) -> Decision[Patch]:
+    """Enters the driver at the Node, unless all of it stands there. With a problem nothing is written."""
     ids = _node_ids(node)
+    if not isinstance(ids, dict):
+        return Decision(ids, problem=ids)
     labels = node.metadata.labels or {}
     for key, value in sorted(coming.topology.items()):
         if key in labels and labels[key] != value:
-            raise Refused(
-                f"detected topology value collision: driver reported {key!r}:{value!r} but existing label is {key!r}:{labels[key]!r}; "
-                f"remove the label (kubectl label node {node.metadata.name} {key}-), or mend what the driver reports"
-            )
+            collision = why.LabelCollision(node.metadata.name, key, value, labels[key])
+            return Decision(collision, problem=collision)
     new_labels = {key: value for key, value in coming.topology.items() if key not in labels}
     metadata: dict[str, Any] = {"labels": new_labels} if new_labels else {}
     if ids.get(coming.driver) != coming.node_id:
         metadata["annotations"] = {NODE_IDS: _annotation({**ids, coming.driver: coming.node_id})}
-    return {"metadata": metadata} if metadata else None
+    if not metadata:
+        return Decision(why.Entered(coming.driver))
+    return Decision(why.Enters(coming.driver), (strategic_patch({"metadata": metadata}, of=node),))
 
 
-def decide_node_without(node: Node, driver: str) -> dict[str, Any] | None:
-    """The merge patch that takes the driver off the Node's annotation, None when it is not there. Raises Refused."""
+def decide_node_without(node: Node, driver: str) -> Decision[Patch]:
+    """Takes the driver off the Node's annotation, if it is there."""
     ids = _node_ids(node)
+    if not isinstance(ids, dict):
+        return Decision(ids, problem=ids)
     if driver not in ids:
-        return None
+        return Decision(why.NotEntered(driver))
     del ids[driver]
-    return {"metadata": {"annotations": {NODE_IDS: _annotation(ids) if ids else None}}}
+    body = {"metadata": {"annotations": {NODE_IDS: _annotation(ids) if ids else None}}}
+    return Decision(why.TakesOff(driver), (strategic_patch(body, of=node),))
 
 
-def decide_csinode(csinode: CSINode, coming: DriverOnNode) -> Operations:
-    """The next JSON patch on the way to the driver's entry in the CSINode; () when it stands there as it is now.
+def decide_csinode(csinode: CSINode, coming: DriverOnNode) -> Decision[Patch]:
+    """The next patch on the way to the driver's entry in the CSINode; none when it stands there as it is now.
 
     One with another node id or other topology keys is taken off by the first patch and entered by the next.
     """
     drivers = csinode.spec.drivers or ()
     position, present = _find(drivers, coming.driver)
     note = _version_note(csinode, coming.driver, coming.version)
+    enters = why.Enters(coming.driver)
     if present is None:
-        return (_version(csinode), _append(drivers, coming), *note)
-    if present.node_id != coming.node_id or set(present.topology_keys or ()) != set(coming.topology):
-        return (_version(csinode), _take(position))
+        return Decision(enters, (_patched(csinode, _append(drivers, coming), *note),))
+    if not _is_alike(present, coming):
+        return Decision(why.EntersAnew(coming.driver), (_patched(csinode, _take(position)),), again=True)
     count = present.allocatable.count if present.allocatable is not None else None
     if count == coming.count:
-        return (_version(csinode), *note) if note else ()
+        return Decision(enters, (_patched(csinode, *note),)) if note else Decision(why.Entered(coming.driver))
     path = f"/spec/drivers/{position}/allocatable"
     if coming.count is None:
-        return (_version(csinode), {"op": "remove", "path": path}, *note)
-    return (_version(csinode), {"op": "add", "path": path, "value": {"count": coming.count}}, *note)
+        return Decision(enters, (_patched(csinode, {"op": "remove", "path": path}, *note),))
+    return Decision(enters, (_patched(csinode, {"op": "add", "path": path, "value": {"count": coming.count}}, *note),))
 
 
-def check_refresh(csinode: CSINode, coming: DriverOnNode) -> None:
-    """Raises Refused for an answer about another node than the driver's entry, or where it is missing: a registration alone enters it."""
+def decide_refresh(csinode: CSINode, coming: DriverOnNode) -> Decision[Patch]:
+    """As `decide_csinode`, for an answer about the node of the driver's entry: a registration alone enters it, and changes the rest."""
     _, present = _find(csinode.spec.drivers or (), coming.driver)
     if present is None:
-        raise Refused(f"the driver {coming.driver} has no entry in CSINode; it is entered again soon, as it was registered")
-    if (present.node_id, set(present.topology_keys or ())) != (coming.node_id, set(coming.topology)):
-        raise Refused(
-            f"the driver {coming.driver} is registered with node id {present.node_id!r} and topology keys "
-            f"{sorted(present.topology_keys or ())}, and now gives {coming.node_id!r} and {sorted(coming.topology)}; "
-            "restart its registrar, so that it is registered anew"
-        )
+        lost = why.EntryLost(coming.driver)
+        return Decision(lost, problem=lost)
+    if not _is_alike(present, coming):
+        keys = tuple(sorted(present.topology_keys or ()))
+        otherwise = why.AnswersOtherwise(coming.driver, present.node_id, keys, coming.node_id, tuple(sorted(coming.topology)))
+        return Decision(otherwise, problem=otherwise)
+    return decide_csinode(csinode, coming)
 
 
-def decide_csinode_without(csinode: CSINode, driver: str) -> Operations:
-    """The JSON patch that takes the driver off the CSINode, () when it is not there. The object stays, also without any driver."""
+def decide_csinode_without(csinode: CSINode, driver: str) -> Decision[Patch]:
+    """Takes the driver off the CSINode, if it is there. The object stays, also without any driver."""
     position, present = _find(csinode.spec.drivers or (), driver)
-    return () if present is None else (_version(csinode), _take(position), *_version_note(csinode, driver, ""))
+    if present is None:
+        return Decision(why.NotEntered(driver))
+    return Decision(why.TakesOff(driver), (_patched(csinode, _take(position), *_version_note(csinode, driver, "")),))
 
 
-def decide_migrated(csinode: CSINode) -> dict[str, Any] | None:
-    """The merge patch of the annotation that names migrated plugins, None when it names them all in whatever order."""
+def decide_migrated(csinode: CSINode) -> Decision[Patch]:
+    """Writes the annotation that names migrated plugins, unless it names them all in whatever order."""
     named = (csinode.metadata.annotations or {}).get(MIGRATED, "")
     if set(filter(None, named.split(","))) == MIGRATED_PLUGINS:
-        return None
-    return {"metadata": {"annotations": {MIGRATED: migrated_text()}, "resourceVersion": csinode.metadata.resource_version}}
+        return Decision(why.MigratedNamed())
+    body = {"metadata": {"annotations": {MIGRATED: migrated_text()}, "resourceVersion": csinode.metadata.resource_version}}
+    return Decision(why.MigratedUnnamed(), (merge_patch(body, of=csinode),))
 
 
 def migrated_text() -> str:
@@ -132,16 +140,16 @@ def is_of(csinode: CSINode, node: Node) -> bool:
     )
 
 
-def _node_ids(node: Node) -> dict[str, str]:
+def _node_ids(node: Node) -> dict[str, str] | why.BadAnnotation:
     text = (node.metadata.annotations or {}).get(NODE_IDS, "")
     if not text:
         return {}
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise Refused(f"the Node's annotation {NODE_IDS} is no JSON ({error}): remove or mend it by hand") from None
+        return why.BadAnnotation(NODE_IDS, f"({error})")
     if not isinstance(found, dict):
-        raise Refused(f"the Node's annotation {NODE_IDS} is no JSON object: remove or mend it by hand")
+        return why.BadAnnotation(NODE_IDS, "object")
     return {str(driver): str(node_id) for driver, node_id in found.items()}
 
 
@@ -180,5 +188,11 @@ def _take(position: int) -> dict[str, Any]:
     return {"op": "remove", "path": f"/spec/drivers/{position}"}
 
 
-def _version(csinode: CSINode) -> dict[str, Any]:
-    return {"op": "test", "path": "/metadata/resourceVersion", "value": csinode.metadata.resource_version}
+def _is_alike(present: CSINodeDriver, coming: DriverOnNode) -> bool:
+    """True for an entry of the node that the driver's answer is about."""
+    return present.node_id == coming.node_id and set(present.topology_keys or ()) == set(coming.topology)
+
+
+def _patched(csinode: CSINode, *operations: dict[str, Any]) -> Patch:
+    """Of this very version: another writer's entry is not lost."""
+    return json_patch(({"op": "test", "path": "/metadata/resourceVersion", "value": csinode.metadata.resource_version}, *operations))

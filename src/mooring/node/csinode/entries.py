@@ -16,12 +16,12 @@ from typing import Final
 from mooring.base.clock import Instant
 from mooring.base.log import logger
 from mooring.control.controller import Controller
+from mooring.control.decision import Decision
 from mooring.control.reasons import reason
-from mooring.control.result import Because, Result, Retry
+from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.kube.errors import LATE_S, ApiError
-from mooring.node.csinode.decide import Refused
-from mooring.node.csinode.reconcile import NodeObjects
+from mooring.node.csinode.reconcile import NodeObjects, Refused
 from mooring.node.drivers import Drivers
 
 _log = logger(__name__)
@@ -45,35 +45,37 @@ class SomeAwaited:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Decision:
-    """stale: drivers to take off. lost: drivers to enter again. missing: since when each that is entered has not been registered.
+class TakeOff:
+    """Nobody registers the driver any more."""
 
-    after_s: when to look again.
-    """
+    driver: str
 
-    because: Because
-    stale: tuple[str, ...]
-    lost: tuple[str, ...]
-    missing: Mapping[str, Instant]
-    after_s: float
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EnterAgain:
+    """The driver is registered, and has lost its entry."""
+
+    driver: str
+
+
+def missing_since(
+    entered: Collection[str], is_there: Callable[[str], bool], missing: Mapping[str, Instant], now: Instant
+) -> Mapping[str, Instant]:
+    """Since when each driver that is entered has not been registered. missing: as it was at the last look."""
+    return {name: missing.get(name, now) for name in entered if not is_there(name)}
 
 
 def decide_entries(
-    entered: Collection[str],
-    registered: Iterable[str],
-    is_there: Callable[[str], bool],
-    missing: Mapping[str, Instant],
-    now: Instant,
-    grace_s: float,
-) -> Decision:
-    """entered: the drivers that CSINode names. is_there: registered, or about to be. missing: as the last decision had it."""
-    lost = tuple(sorted(name for name in registered if name not in entered))
-    since = {name: missing.get(name, now) for name in entered if not is_there(name)}
-    stale = tuple(sorted(name for name, instant in since.items() if now - instant >= grace_s))
-    awaited = {name: instant for name, instant in since.items() if name not in stale}
+    entered: Collection[str], registered: Iterable[str], missing: Mapping[str, Instant], now: Instant, grace_s: float
+) -> Decision[TakeOff | EnterAgain]:
+    """entered: the drivers that CSINode names. missing: since when those have not been registered that are not."""
+    stale = [name for name, since in sorted(missing.items()) if now - since >= grace_s]
+    lost = sorted(name for name in registered if name not in entered)
+    actions: tuple[TakeOff | EnterAgain, ...] = (*map(TakeOff, stale), *map(EnterAgain, lost))
+    awaited = {name: since for name, since in missing.items() if name not in stale}
     if not awaited:
-        return Decision(AllRegistered(), stale, lost, since, LOOK_S)
-    return Decision(SomeAwaited(", ".join(sorted(awaited))), stale, lost, since, min(awaited.values()) + grace_s - now)
+        return Decision(AllRegistered(), actions, after_s=LOOK_S)
+    return Decision(SomeAwaited(", ".join(sorted(awaited))), actions, after_s=min(awaited.values()) + grace_s - now)
 
 
 class Entries:
@@ -107,14 +109,12 @@ class Entries:
     async def reconcile(self, _: str) -> Result:
         """Raises ApiError, Retry."""
         entered = await self._objects.entered()
-        decision = decide_entries(
-            entered, (driver.name for driver in self._drivers), self._is_there, self._missing, self._clock.now(), self._grace_s
-        )
-        self._missing = dict(decision.missing)
-        for name in decision.stale:
-            await self._take_off(name)
-        for name in decision.lost:
-            await self._enter_again(name)
+        now = self._clock.now()
+        self._missing = dict(missing_since(entered, self._is_there, self._missing, now))
+        decision = decide_entries(entered, (driver.name for driver in self._drivers), self._missing, now, self._grace_s)
+        for action in decision.actions:
+            await (self._take_off(action.driver) if isinstance(action, TakeOff) else self._enter_again(action.driver))
+        assert decision.after_s is not None
         settles_s = self._settled_at - self._clock.now()
         return Result(decision.because, after_s=min(decision.after_s, settles_s) if settles_s > 0 else decision.after_s)
 

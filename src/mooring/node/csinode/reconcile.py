@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from mooring.api.core import NODES, Node
 from mooring.api.storage import CSI_NODES, CSINode
 from mooring.base.clock import Clock
+from mooring.base.errors import MooringError
 from mooring.base.log import logger
-from mooring.kube.cluster import Cluster
+from mooring.control.decision import Decision
+from mooring.kube.cluster import Cluster, Patch
 from mooring.kube.errors import AlreadyExists, ApiError, NotFound
-from mooring.kube.patch import json_patch, merge_patch, strategic_patch
+from mooring.node.csinode import reasons as why
 from mooring.node.csinode.decide import (
-    Operations,
-    Refused,
-    check_refresh,
     decide_csinode,
     decide_csinode_without,
     decide_migrated,
     decide_node,
     decide_node_without,
+    decide_refresh,
     is_of,
     new_csinode,
 )
@@ -35,6 +35,10 @@ PAUSES_S: Final = (0.01, 0.05, 0.25)
 """Before the second, third and fourth try of a write: the object has moved, or the server is busy."""
 
 WAIT_S: Final = 1.0
+
+
+class Refused(MooringError):
+    """The driver's data can't be written to the Node or the CSINode."""
 
 
 class _OfAnother(ApiError):
@@ -53,16 +57,7 @@ class NodeObjects:
 
         The Node has been made.
         """
-        logged = ""
-        while True:
-            try:
-                await self._locked(self._present)
-                return
-            except ApiError as error:
-                if str(error) != logged:
-                    logged = str(error)
-                    _log.error("CSINode is not there yet, trying again", error=error)
-            await self._clock.sleep(WAIT_S)
+        await persistently(lambda: self._locked(self._present), self._clock, "CSINode")
 
     async def enter(self, coming: DriverOnNode) -> None:
         """Enters the driver: at the Node first, then at the CSINode. Writes nothing where all of it stands there."""
@@ -70,8 +65,11 @@ class NodeObjects:
 
         async def step() -> None:
             node = await self._cluster.get(NODES, self._name)
-            await self._patch_node(node, decide_node(node, coming))
-            await self._enter(await self._csinode(node), coming)
+            await self._patch_node(decide_node(node, coming))
+            csinode, decision = await self._csinode(node), None
+            while decision is None or decision.again:
+                decision = decide_csinode(csinode, coming)
+                csinode = await self._patch_csinode(csinode, decision)
 
         await self._locked(step)
 
@@ -81,8 +79,7 @@ class NodeObjects:
 
         async def step() -> None:
             csinode = await self._cluster.get(CSI_NODES, self._name)
-            check_refresh(csinode, coming)
-            await self._enter(csinode, coming)
+            await self._patch_csinode(csinode, decide_refresh(csinode, coming))
 
         await self._locked(step)
 
@@ -99,20 +96,17 @@ class NodeObjects:
 
         async def step() -> None:
             try:
-                operations = decide_csinode_without(await self._cluster.get(CSI_NODES, self._name), driver)
-                if operations:
-                    await self._patch_csinode(operations)
+                csinode = await self._cluster.get(CSI_NODES, self._name)
+                await self._patch_csinode(csinode, decide_csinode_without(csinode, driver))
             except NotFound:
                 pass
-            node = await self._cluster.get(NODES, self._name)
-            await self._patch_node(node, decide_node_without(node, driver))
+            await self._patch_node(decide_node_without(await self._cluster.get(NODES, self._name), driver))
 
         await self._locked(step)
 
     async def _present(self) -> None:
         csinode = await self._csinode(await self._cluster.get(NODES, self._name))
-        if (patch := decide_migrated(csinode)) is not None:
-            await self._cluster.patch(CSI_NODES, self._name, merge_patch(patch, of=csinode))
+        await self._patch_csinode(csinode, decide_migrated(csinode))
 
     async def _csinode(self, node: Node) -> CSINode:
         """This node's, made where there is none. Raises _OfAnother after one of an earlier Node was removed."""
@@ -129,16 +123,15 @@ class NodeObjects:
         await self._cluster.delete(CSI_NODES, self._name, uid=found.metadata.uid)
         raise _OfAnother("the CSINode was that of an earlier Node of this name")
 
-    async def _enter(self, csinode: CSINode, coming: DriverOnNode) -> None:
-        while operations := decide_csinode(csinode, coming):
-            csinode = await self._patch_csinode(operations)
+    async def _patch_node(self, decision: Decision[Patch]) -> None:
+        for patch in _allowed(decision):
+            await self._cluster.patch(NODES, self._name, patch, subresource="status")
 
-    async def _patch_node(self, node: Node, patch: dict[str, Any] | None) -> None:
-        if patch is not None:
-            await self._cluster.patch(NODES, self._name, strategic_patch(patch, of=node), subresource="status")
-
-    async def _patch_csinode(self, operations: Operations) -> CSINode:
-        return await self._cluster.patch(CSI_NODES, self._name, json_patch(operations))
+    async def _patch_csinode(self, csinode: CSINode, decision: Decision[Patch]) -> CSINode:
+        """Gives it as it is afterwards."""
+        for patch in _allowed(decision):
+            csinode = await self._cluster.patch(CSI_NODES, self._name, patch)
+        return csinode
 
     async def _locked(self, step: Callable[[], Awaitable[T]]) -> T:
         """One change of this node's objects at a time, tried a few times: what was read may be old by the time of the write."""
@@ -152,7 +145,27 @@ class NodeObjects:
             return await step()
 
 
+def _allowed(decision: Decision[Patch]) -> tuple[Patch, ...]:
+    """Raises Refused for a problem."""
+    if decision.problem is not None:
+        raise Refused(decision.problem.error)
+    return decision.actions
+
+
 def _check_node_id(coming: DriverOnNode) -> None:
     """Raises Refused."""
     if not coming.node_id:
-        raise Refused(f"the driver {coming.driver} gave no node id")
+        raise Refused(why.NoNodeId(coming.driver).error)
+
+
+async def persistently(step: Callable[[], Awaitable[T]], clock: Clock, what: str) -> T:
+    """Tries until it succeeds, however long the API server is away. what: is not there yet, for the log; said once for each error."""
+    logged = ""
+    while True:
+        try:
+            return await step()
+        except ApiError as error:
+            if str(error) != logged:
+                logged = str(error)
+                _log.error(f"{what} is not there yet, trying again", error=error)
+        await clock.sleep(WAIT_S)

@@ -16,8 +16,8 @@ from typing import Final
 from mooring.base.errors import ConfigError, MooringError
 from mooring.base.log import logger
 from mooring.control.controller import Controller
+from mooring.control.decision import Deciding, Decision, Failed
 from mooring.control.queue import BackOff
-from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.csi.capabilities import DRIVER_NAME
 from mooring.csi.driver import Call
@@ -27,11 +27,9 @@ from mooring.csi.proto import pluginregistration_pb2 as registration
 from mooring.csi.registration import CSI_PLUGIN, Registration
 from mooring.csi.socket_driver import SocketDriver
 from mooring.kube.errors import ApiError
-from mooring.node.csinode.decide import Refused
-from mooring.node.csinode.reconcile import NodeObjects
+from mooring.node.csinode.reconcile import NodeObjects, Refused
 from mooring.node.drivers import CALL_S, DriverOnNode, Drivers, NodeDriver
-from mooring.node.plugins.decide import Step, decide_plugin
-from mooring.node.plugins.versions import Version, highest_supported
+from mooring.node.plugins.decide import Step, Version, decide_plugin, highest_supported
 
 _log = logger(__name__)
 
@@ -63,19 +61,19 @@ class Plugins:
         objects: NodeObjects,
         generation: Callable[[Path], int | None],
         connect: Callable[[str, str], SocketDriver],
-        registered: Callable[[DriverOnNode], None] = lambda _: None,
         plugin_at: Callable[[Path], Registration] = Registration,
         *,
         grace_s: float = 0.0,
     ) -> None:
         self._drivers, self._objects = drivers, objects
-        self._generation, self._connect, self._on_registered, self._plugin_at = generation, connect, registered, plugin_at
+        self._generation, self._connect, self._plugin_at = generation, connect, plugin_at
         self._registered: dict[Path, int] = {}  # of the sockets whose plugin was registered: the generation
         self._clock, self._grace_s = runtime.clock, grace_s
         self._gone_since: dict[Path, float] = {}  # of the sockets whose plugin is still registered: when they went, monotonic
         self._registering: dict[str, Path] = {}  # by driver name: the socket whose registration is under way
+        how = Deciding(self.decide, self.perform, _tell_nobody)
         self.controller: Controller[Path] = Controller(
-            runtime, "node-plugins", self.reconcile, workers=WORKERS, backoff=BACK_OFF, label="socket", log=_log
+            runtime, "node-plugins", how, workers=WORKERS, backoff=BACK_OFF, label="socket", log=_log
         )
 
     def changed(self, socket: Path) -> None:
@@ -96,18 +94,17 @@ class Plugins:
         if (driver := self._drivers.find(name)) is not None and driver.told is not None:
             await self._objects.enter(driver.told)
 
-    async def reconcile(self, socket: Path) -> Result:
-        """Raises Retry."""
-        present = self._generation(socket)
-        decision = decide_plugin(present, self._registered.get(socket), grace_left_s=self._grace_left_s(socket), stays=self._grace_s > 0)
-        if decision.step is Step.UNREGISTER:
-            await self._unregister(socket)
-            return Result(decision.because, done="Plugin unregistered", again=True)
-        if decision.step is Step.REGISTER:
-            assert present is not None
-            await self._register(socket, present)
-            return Result(decision.because, done="Plugin registered", again=True)
-        return Result(decision.because, after_s=decision.after_s)
+    def decide(self, socket: Path) -> Decision[Step]:
+        stays, left_s = self._grace_s > 0, self._grace_left_s(socket)
+        return decide_plugin(self._generation(socket), self._registered.get(socket), grace_left_s=left_s, stays=stays)
+
+    async def perform(self, socket: Path, decision: Decision[Step]) -> None:
+        """Raises Failed, which the plugin was told."""
+        for step in decision.actions:
+            if step is Step.UNREGISTER:
+                await self._unregister(socket)
+            elif (generation := self._generation(socket)) is not None:
+                await self._register(socket, generation)
 
     def _grace_left_s(self, socket: Path) -> float:
         since = self._gone_since.get(socket)
@@ -122,9 +119,9 @@ class Plugins:
             await self._notify(plugin, text)
             if socket in self._registered:  # by the plugin that was there before
                 await self._unregister(socket)
-            raise Retry(text) from None
+            raise Failed(text) from None
         except DriverError as error:
-            raise Retry(f"the plugin at {socket} does not answer: {error}") from None
+            raise Failed(f"the plugin at {socket} does not answer: {error}") from None
         finally:
             await plugin.close()
 
@@ -149,15 +146,14 @@ class Plugins:
         driver = NodeDriver(info.name, socket, endpoint, version, self._client(info.name, endpoint))
         self._registered[socket] = generation  # from here on, a socket that goes is unregistered
         try:
-            coming = driver.told = await self._introduced(driver)
-            await self._objects.enter(coming)
+            driver.told = await self._introduced(driver)
+            await self._objects.enter(driver.told)
             await self._drivers.put(driver)
             await self._remove_others(socket, info.name)
             await plugin.notify(registered=True, timeout_s=NOTIFY_S)
         except (DriverError, ApiError, Refused, ConfigError) as error:
             await self._undo(socket, driver)
             raise _Refusal(f"plugin registration failed with err: {error}") from None
-        self._on_registered(coming)
 
     def _valid(self, info: registration.PluginInfo, socket: Path) -> Version:
         """The version of CSI to speak. Raises _Refusal."""
@@ -232,6 +228,10 @@ class Plugins:
             await plugin.notify(registered=False, error=text, timeout_s=NOTIFY_S)
         except DriverError as error:
             _log.info(2, "The plugin could not be told that it was refused", reason=str(error))
+
+
+async def _tell_nobody(*_: object) -> None:
+    """The plugin has its answer, and no object of the API is about it."""
 
 
 def told_by(name: str, answer: csi.NodeGetInfoResponse) -> DriverOnNode:

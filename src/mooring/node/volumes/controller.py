@@ -64,7 +64,7 @@ class NodeVolumes:
         events: EventRecorder,
         on_full: Callable[[str], None],
     ) -> None:
-        self._clock, self._drivers, self._caches = runtime.clock, drivers, caches
+        self._clock, self._drivers = runtime.clock, drivers
         self._node_name, self._layout = options.node_name, Layout(options.root)
         self._metrics = runtime.metrics.once(NodeMetrics)
         self._desired = DesiredState(self._wish_changed, self._pods_known)
@@ -72,9 +72,7 @@ class NodeVolumes:
         self._announcements = Announcements(events, actual, runtime.clock)
         self._unread = Unread(self._pods_known)
         self._names = NamesInUse(actual, self._unread, lambda unique: self.left_folders.has_of(unique))
-        self.in_use = InUseReport(
-            runtime.cluster, actual.nodes, self._node_name, self._names.all, self._in_use_reported, clock=runtime.clock
-        )
+        self.in_use = InUseReport(runtime, actual.nodes, self._node_name, self._names.all, self._in_use_reported)
         self._attachments = Attachments(
             runtime.cluster, actual, self._announcements, runtime.clock, on_full, attaches=not options.controller_attaches
         )
@@ -145,11 +143,10 @@ class NodeVolumes:
                 state.attachment = self._attachments.of_found(state)
             self._wish_changed(new.volume.unique)
 
-    async def report(self) -> None:
-        """Reports the volumes in use until cancelled, once the pods of the node can be counted."""
-        await self._caches.synced()
+    def start(self) -> None:
+        """The pods of the node can be counted: the volumes in use are reported from now on."""
         self._desired.begin()  # a pod that comes to a node without any is none of those that were there
-        await self.in_use.run()
+        self.in_use.start()
 
     def stop_walks(self) -> None:
         """The next agent finishes the groups that are being set: the end does not wait for them."""

@@ -168,6 +168,21 @@ class PodRuns:
     pass
 
 
+@reason("the Node says which volumes are in use")
+class InUseReported:
+    pass
+
+
+@reason("other volumes are in use than the Node says: it is told")
+class ReportsInUse:
+    pass
+
+
+@reason("what was in use before the start is not known yet")
+class NotReported:
+    pass
+
+
 @reason("the pod waits for volumes")
 class PodWaits:
     pass

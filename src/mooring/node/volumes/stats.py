@@ -24,7 +24,7 @@ from mooring.node.drivers import CALL_S, Drivers, NotRegistered
 from mooring.node.layout import Layout
 from mooring.node.metrics import NodeMetrics
 from mooring.node.volumes.state.actual import ActualState, Stand
-from mooring.node.volumes.state.volume import PodUse
+from mooring.node.volumes.state.desired import PodUse
 from mooring.node.volumes.steps.requests import STATS
 from mooring.wire.grpc.codes import Code
 

@@ -26,8 +26,8 @@ from mooring.node.volumes import reasons as why
 from mooring.node.volumes.leftovers import PodFolders
 from mooring.node.volumes.pods.wishes import Wishes, beside_what_is_kept, claims_of
 from mooring.node.volumes.state.actual import FINISHED, ActualState, is_leaving
+from mooring.node.volumes.state.desired import is_the_nodes_turn
 from mooring.node.volumes.state.in_use import REPORTED, InUseReport
-from mooring.node.volumes.state.volume import is_the_nodes_turn
 from mooring.node.volumes.steps.announcements import Announcements
 
 _log = logger(__name__)

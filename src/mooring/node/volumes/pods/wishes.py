@@ -27,7 +27,7 @@ from mooring.node.drivers import Drivers
 from mooring.node.volumes import reasons as why
 from mooring.node.volumes.pods.selinux import LabelConflict, mount_label
 from mooring.node.volumes.state.actual import ActualState, Stand, VolumeState
-from mooring.node.volumes.state.volume import PodUse, Volume, decide_growth, of_inline_source, of_persistent_volume, size_bytes_of
+from mooring.node.volumes.state.desired import PodUse, Volume, decide_growth, of_inline_source, of_persistent_volume, size_bytes_of
 from mooring.node.volumes.steps.requests import EXPANDS
 
 PodWishes: TypeAlias = Mapping[str, tuple[Volume, PodUse]]

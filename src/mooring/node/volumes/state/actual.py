@@ -19,8 +19,7 @@ from mooring.control.caches import Caches
 from mooring.control.result import Because
 from mooring.kube.cache.informer import Change
 from mooring.kube.cluster import Selection
-from mooring.node.volumes.state.desired import DesiredState
-from mooring.node.volumes.state.volume import Volume, shares
+from mooring.node.volumes.state.desired import DesiredState, Volume, shares
 
 
 class Stand(enum.Enum):

@@ -17,6 +17,7 @@ from mooring.base.log import logger
 from mooring.mounts.mountinfo import MountTable
 from mooring.node.layout import Layout, escaped, inline_unique_name, is_folder_name
 from mooring.node.volumes.state.actual import Publication, Stand, VolumeState
+from mooring.node.volumes.state.desired import Volume
 from mooring.node.volumes.state.folders import (
     EPHEMERAL,
     LABEL,
@@ -30,7 +31,6 @@ from mooring.node.volumes.state.folders import (
     staging_record,
 )
 from mooring.node.volumes.state.in_use import Places
-from mooring.node.volumes.state.volume import Volume
 
 _log = logger(__name__)
 

@@ -12,20 +12,22 @@ already would change nothing, not even the version, and so would not shut it out
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from mooring.api.core import NODES, Node
 from mooring.api.meta import Key
-from mooring.base.clock import Clock
 from mooring.base.log import logger
+from mooring.control.controller import Controller
+from mooring.control.decision import Deciding, Decision, Failed
+from mooring.control.object_writer import ObjectWriter
+from mooring.control.queue import BackOff
+from mooring.control.runtime import Runtime
 from mooring.kube.cache.informer import Change, Informer
-from mooring.kube.cluster import Cluster
-from mooring.kube.errors import ApiError, Conflict
 from mooring.kube.patch import strategic_patch
 from mooring.node.layout import escaped
+from mooring.node.volumes import reasons as why
 from mooring.node.volumes.state.actual import ActualState, Publication, Stand, VolumeState
 
 _log = logger(__name__)
@@ -37,7 +39,7 @@ REPORTED: Final = "in-use-report"
 """What waits for a report waits for this."""
 
 GATHER_S: Final = 0.05
-AGAIN_S: Final = 1.0
+BACK_OFF: Final = BackOff(1.0, 1.0, jitter=0.0)
 
 
 class InUseReport:
@@ -45,29 +47,37 @@ class InUseReport:
 
     def __init__(
         self,
-        cluster: Cluster,
+        runtime: Runtime,
         nodes: Informer[Node],
         node_name: str,
         names: Callable[[], Collection[str]],
         reported: Callable[[], None],
-        *,
-        clock: Clock,
     ) -> None:
-        self._cluster, self._nodes, self._node_name, self._clock = cluster, nodes, node_name, clock
-        self._names, self._reported = names, reported
+        self._nodes, self._node_name, self._names, self._reported = nodes, node_name, names, reported
+        self._writer = ObjectWriter(runtime.cluster, NODES, nodes)
+        self._has_started = False
+        self._is_awaited = False
         self._reports: frozenset[str] | None = None  # what the Node says, None while that is not known; certain to be there
         self._is_unsure = False  # a write is on its way, or its answer was lost
-        self._changed = asyncio.Event()
-        nodes.on_change(self._node_changed)
+        how = Deciding(self._decide, self._perform, _tell_nobody, work="report the volumes in use")
+        self.controller: Controller[str] = Controller(runtime, "node-in-use", how, workers=1, backoff=BACK_OFF, label="node", log=_log)
+        self.controller.watch(nodes, self._node_changed)
+
+    def start(self) -> None:
+        """The pods of the node can be counted: from now on it reports."""
+        self._has_started = True
+        self.changed()
 
     def begin(self, present: Collection[str]) -> None:
         """present: what the Node's status says at the start."""
         self._reports = frozenset(present)
-        self._changed.set()
+        self.changed()
 
     def changed(self) -> None:
         """The names may be others now."""
-        self._changed.set()
+        if self._has_started and not self._is_awaited:
+            self._is_awaited = True
+            self.controller.add_after(self._node_name, GATHER_S)
 
     def has(self, name: str) -> bool:
         """True once the API server has stored that this volume is in use."""
@@ -80,56 +90,47 @@ class InUseReport:
             present &= self._reports  # the Node as it was before our write
         if self._reports is not None and present != self._reports:
             self._reports = present
-            self._changed.set()
+            self.changed()
             self._reported()
 
-    async def run(self) -> None:
-        """Reports until cancelled."""
-        while True:
-            await self._changed.wait()
-            await self._clock.sleep(GATHER_S)
-            self._changed.clear()
-            wanted = frozenset(self._names())
-            if self._reports is None:
-                continue
-            if wanted == self._reports and not self._is_unsure:
-                self._reported()  # what waited for the report of a volume that has gone meanwhile
-                continue
+    def _decide(self, _: str) -> Decision[frozenset[str]]:
+        """The names to report, if the Node does not say them already."""
+        self._is_awaited = False
+        if self._reports is None:
+            return Decision(why.NotReported())
+        wanted = frozenset(self._names())
+        if wanted == self._reports and not self._is_unsure:
+            return Decision(why.InUseReported())
+        return Decision(why.ReportsInUse(), (wanted,))
+
+    async def _perform(self, _: str, decision: Decision[frozenset[str]]) -> None:
+        """Raises Stale, Failed."""
+        for wanted in decision.actions:
             was_unsure = self._is_unsure
+            assert self._reports is not None
             self._reports &= wanted  # what this write takes away is in use no more from here on, whatever becomes of its answer
             self._is_unsure = True
             try:
                 await self._write(wanted, was_unsure=was_unsure)
-            except Conflict:  # somebody else has written the Node, and it may be long until the watch tells
-                self._changed.set()
-                await self._look_again()
-                continue
-            except ApiError as error:
-                _log.error("The volumes in use could not be reported, trying again", error=error)
-                self._changed.set()
-                await self._clock.sleep(AGAIN_S)
-                continue
+            except Failed:
+                self._is_awaited = True  # its back-off ends before any change is looked at
+                raise
             self._reports, self._is_unsure = wanted, False
-            self._reported()
-
-    async def _look_again(self) -> None:
-        """The Node as it is now, for the next write: a watch that is silent for a minute would have it refused twenty times a second."""
-        try:
-            await self._nodes.write(Key("", self._node_name), self._cluster.get(NODES, self._node_name))
-        except ApiError as error:
-            _log.error("The Node could not be read, trying again", error=error)
-            await self._clock.sleep(AGAIN_S)
+        if self._reports is not None:
+            self._reported()  # also to those that waited for the report of a volume that has gone meanwhile
 
     async def _write(self, wanted: Collection[str], *, was_unsure: bool) -> None:
         """Only over the Node that is known: a report that is carried out late would take away what a later one has named."""
-        key = Key("", self._node_name)
-        body: dict[str, Any] = {"status": {"volumesInUse": sorted(wanted) or None}}
-        if (node := self._nodes.store.get(key)) is not None:
-            version = node.metadata.resource_version
-            noted = {"annotations": {REPORTED_OVER: version}} if was_unsure else {}
-            body["metadata"] = {"resourceVersion": version, **noted}
-        patch = strategic_patch(body, of=node)
-        await self._nodes.write(key, self._cluster.patch(NODES, self._node_name, patch, subresource="status"))
+        node = self._nodes.store.get(Key("", self._node_name))
+        if node is None:
+            raise Failed("there is no Node")
+        noted = {"metadata": {"annotations": {REPORTED_OVER: node.metadata.resource_version}}} if was_unsure else {}
+        patch = strategic_patch({"status": {"volumesInUse": sorted(wanted) or None}, **noted}, of=node)
+        await self._writer.patch(node, patch, "status", strictly=True)
+
+
+async def _tell_nobody(*_: object) -> None:
+    """Nobody can do anything about it; the log says it."""
 
 
 @dataclasses.dataclass(slots=True)

@@ -12,11 +12,12 @@ from typing import Final
 
 from mooring.api.core import ObjectReference, reference_to
 from mooring.base.clock import Clock, Instant
+from mooring.control.event_once import EventOnce
 from mooring.control.events import REPEAT_S, SLACK_S, EventRecorder
 from mooring.node.metrics import NodeMetrics
 from mooring.node.volumes.decide import Decision, Step
 from mooring.node.volumes.state.actual import ActualState, VolumeState
-from mooring.node.volumes.state.volume import Growth, PodUse
+from mooring.node.volumes.state.desired import Growth, PodUse
 from mooring.node.volumes.steps.tools import StepFailed
 
 _HELD: Final = {
@@ -33,21 +34,17 @@ class Announcements:
     """To the users of this node's pods, as Events."""
 
     def __init__(self, events: EventRecorder, actual: ActualState, clock: Clock) -> None:
-        self._events, self._actual, self._clock = events, actual, clock
-        self._announced: dict[tuple[str, str], tuple[str, Instant]] = {}
+        self._events, self._actual = events, actual
+        self._once = EventOnce(events, clock)
 
     def announce(self, uid: str, about: str, text: str, reason: str = "FailedMount") -> None:
         """A Warning for the pod's users, when the text is another one, and now and then. about: the volume, "" for the pod as a whole."""
-        pod, now = self._actual.pod(uid), self._clock.now()
-        before, told_at = self._announced.get((uid, about), ("", now))
-        if pod is None or (before == text and now - told_at < REPEAT_S):
-            return
-        self._announced[uid, about] = text, now
-        self._events.event(reference_to(pod, "Pod"), "Warning", reason, text)
+        if (pod := self._actual.pod(uid)) is not None:
+            self._once.tell(reference_to(pod, "Pod"), reason, text, about=about)
 
     def announced_no_more(self, uid: str, about: str) -> None:
         """What was told is over: if it comes again, it is told again."""
-        self._announced.pop((uid, about), None)
+        self._once.forget(uid, about)
 
     def tell(self, use: PodUse, type: str, reason: str, text: str) -> None:
         """An event for the pod, each time. type: Normal or Warning."""
@@ -61,8 +58,7 @@ class Announcements:
 
     def forget_pod(self, uid: str) -> None:
         """The pod is gone, and nothing of it is here."""
-        for known in [known for known in self._announced if known[0] == uid]:
-            del self._announced[known]
+        self._once.forget(uid)
 
     # -- of steps
 

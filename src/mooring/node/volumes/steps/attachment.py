@@ -21,7 +21,7 @@ from mooring.kube.cluster import Cluster
 from mooring.kube.errors import AlreadyExists, ApiError, NotFound
 from mooring.kube.patch import strategic_patch
 from mooring.node.volumes.state.actual import ActualState, Failure, Stand, VolumeState
-from mooring.node.volumes.state.volume import Volume
+from mooring.node.volumes.state.desired import Volume
 from mooring.node.volumes.steps.announcements import Announcements
 from mooring.node.volumes.steps.tools import StepFailed
 from mooring.wire.grpc.codes import Code

@@ -27,8 +27,8 @@ from mooring.mounts.mountinfo import MountTable
 from mooring.node.drivers import CALL_S
 from mooring.node.layout import Layout
 from mooring.node.volumes.state.actual import Publication, Stand, VolumeState
+from mooring.node.volumes.state.desired import PodUse, Volume
 from mooring.node.volumes.state.folders import LeftOver, read_mount_table, remove_folder, remove_record, remove_target, write_record
-from mooring.node.volumes.state.volume import PodUse, Volume
 from mooring.node.volumes.steps import requests
 from mooring.node.volumes.steps.tools import StepContext, StepTools
 

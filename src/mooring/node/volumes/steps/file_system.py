@@ -16,8 +16,8 @@ from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.node.drivers import CALL_S
 from mooring.node.volumes.state.actual import Publication, Stand, VolumeState
+from mooring.node.volumes.state.desired import PodUse, Volume
 from mooring.node.volumes.state.folders import EPHEMERAL, PERSISTENT, VolumeFiles, read_record, staging_record
-from mooring.node.volumes.state.volume import PodUse, Volume
 from mooring.node.volumes.steps import requests
 from mooring.node.volumes.steps.fs_group import Walk
 from mooring.node.volumes.steps.requests import POLICY_DEFAULT, sets_group

@@ -15,7 +15,7 @@ from mooring.kube.errors import ApiError, Conflict
 from mooring.kube.patch import strategic_patch
 from mooring.node.drivers import CALL_S
 from mooring.node.volumes.state.actual import VolumeState
-from mooring.node.volumes.state.volume import IN_PROGRESS, PENDING, Growth, PodUse, resize_step, size_bytes_of
+from mooring.node.volumes.state.desired import IN_PROGRESS, PENDING, Growth, PodUse, resize_step, size_bytes_of
 from mooring.node.volumes.steps import requests
 from mooring.node.volumes.steps.tools import StepFailed, StepTools
 from mooring.wire.grpc.codes import Code

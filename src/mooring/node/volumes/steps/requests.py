@@ -20,7 +20,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError
-from mooring.node.volumes.state.volume import PodUse, Volume
+from mooring.node.volumes.state.desired import PodUse, Volume
 
 _Mode = csi.VolumeCapability.AccessMode
 _Rpc = csi.NodeServiceCapability.RPC

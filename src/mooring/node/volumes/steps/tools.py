@@ -31,8 +31,8 @@ from mooring.node.drivers import Drivers, NodeDriver, NotRegistered
 from mooring.node.layout import Layout
 from mooring.node.metrics import NodeMetrics
 from mooring.node.volumes.state.actual import Failure, Stand, VolumeState
+from mooring.node.volumes.state.desired import Growth, PodUse, Volume
 from mooring.node.volumes.state.folders import BadRecord, LeftOver, publish_record
-from mooring.node.volumes.state.volume import Growth, PodUse, Volume
 from mooring.node.volumes.steps.requests import Injected, Injector
 from mooring.wire.grpc.codes import Code
 
