@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterator
 from typing import Any, Final
 
+from mooring.api import binding as names
 from mooring.api.core import EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.snapshot import VOLUME_SNAPSHOTS
-from mooring.cluster.binder import names, options
+from mooring.cluster.binder import options
 from mooring.cluster.binder.controller import make_binder
 from mooring.cluster.binder.options import BinderOptions
 from mooring.csi.capabilities import DriverInfo

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterator
 from typing import Any, Final
 
+from mooring.api import binding as names
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.api.pods import PODS
-from mooring.cluster.binder import names, options
+from mooring.cluster.binder import options
 from mooring.cluster.binder.controller import make_binder
 from mooring.cluster.binder.options import BinderOptions
 from mooring.csi.capabilities import DriverInfo

@@ -63,7 +63,7 @@ class LivePods:
 
 
 async def carry_out(writes: Whole[T], obj: T, decision: Decision, finalizer: str, after_s: float | None = None) -> Result:
-    """Raises ApiError, Stale."""
+    """Raises Retry, Stale."""
     if not decision.writes:
         return Result(decision.because, after_s=after_s)
     await writes.put(obj, _EDITS[decision.guard](finalizer))

@@ -5,7 +5,6 @@ A choice is written on exactly the states that it was made from.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -22,10 +21,12 @@ from mooring.cluster.binder.caches import BindingCaches
 from mooring.cluster.binder.scheduling import reasons as why
 from mooring.cluster.binder.scheduling.assumed_bindings import AssumedBinding
 from mooring.cluster.binder.scheduling.view import View
+from mooring.control.decision import Failed
 from mooring.control.events import EventRecorder
-from mooring.control.result import Because, Result, Retry, Stale
+from mooring.control.object_writer import ObjectWriter
+from mooring.control.result import Because, Result, Retry, Stale, Vanished
 from mooring.control.runtime import Runtime
-from mooring.kube.errors import ApiError, Conflict, Invalid, NotFound, ServerError, Unreachable
+from mooring.kube.errors import ApiError, Conflict, NotFound, ServerError, Unreachable
 from mooring.kube.patch import strategic_patch
 
 
@@ -66,13 +67,14 @@ class Reconciler:
     ) -> None:
         self._cluster, self._clock, self._view, self._drop = runtime.cluster, runtime.clock, view, drop
         self._claims, self._volumes = caches.whole_claims, caches.whole_volumes
+        self._pods = ObjectWriter(runtime.cluster, PODS, caches.pods, keeps_answers=False)
         self._events, self._announcer = events, Announcer(events, runtime.clock)
         self._metrics, self._scheduler_name = runtime.metrics.once(SchedulerMetrics), scheduler_name
 
     async def write(self, plan: AssumedBinding) -> None:
         """Writes the choice, on exactly the states that it was made from; nothing is undone when a later write fails.
 
-        Raises ApiError, Stale.
+        Raises Retry, Stale.
         """
         view = self._view
         static = [(view.volumes.get(pv_name), view.claims.get(key)) for pv_name, key in plan.static]
@@ -88,13 +90,13 @@ class Reconciler:
         except Stale:
             self._drop(plan.pod)
             raise
-        except ApiError as error:
+        except Retry as failure:
             self._drop(plan.pod)
             self._attempted("error")
             self._metrics.failed("bind")
             pod = self._view.pods.get(plan.pod)
             if pod is not None:
-                await self._tell_users(pod, why.BindingFailed(str(error)))
+                await self._tell_users(pod, why.BindingFailed(str(failure.__cause__)))
             raise
         plan.written = True
 
@@ -160,8 +162,9 @@ class Reconciler:
             condition["lastTransitionTime"] = rfc3339(self._clock.wall_s())
         patch = strategic_patch({"status": {"conditions": [condition]}}, of=pod)
         try:
-            with contextlib.suppress(NotFound):
-                await self._cluster.patch(PODS, pod.metadata.name, patch, pod.metadata.namespace, subresource="status")
-        except (Conflict, Invalid) as error:  # another pod has its name by now
-            raise Stale(str(error)) from error
+            await self._pods.patch(pod, patch, "status")
+        except Vanished:
+            pass  # the watch will show it
+        except Failed as failure:
+            raise Retry(str(failure)) from failure.__cause__
         return after_s

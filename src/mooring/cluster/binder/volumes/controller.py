@@ -1,7 +1,7 @@
 """The PV controller: claims and volumes, each with a queue, decided by pure functions, written one step after the other.
 
 Keys are worked on side by side. Two that mean the same volume take turns (`VolumeLocks`), and a decision is only carried out on the
-state it was taken on (`writes.py`).
+state it was taken on (`writes.py`). A step that has asked the API server leaves the answer to the next one.
 """
 
 from __future__ import annotations
@@ -19,17 +19,16 @@ from mooring.cluster.binder.metrics import BindingMetrics
 from mooring.cluster.binder.reasons import EventText
 from mooring.cluster.binder.view import View
 from mooring.cluster.binder.volumes import reasons as why
-from mooring.cluster.binder.volumes.decide import decide_claim, decide_volume
+from mooring.cluster.binder.volumes.decide import NOTHING_ABSENT, decide_claim, decide_volume
 from mooring.cluster.binder.volumes.decision import Absent, Ask, Bind, Decision, SetClass
 from mooring.cluster.binder.volumes.event_handlers import BindingEventHandlers, Offers
 from mooring.cluster.binder.volumes.reconcile import Reconciler
 from mooring.control.controller import Controller
 from mooring.control.events import SLACK_S, EventRecorder
-from mooring.control.result import Result, Retry, Stale
+from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.control.topics import Topic
 from mooring.kube.cache.informer import Change
-from mooring.kube.errors import ApiError
 
 
 def unlocked(pv_name: str) -> Topic:
@@ -66,9 +65,6 @@ class VolumeLocks:
 
 log = logger(__name__)
 
-STEPS_MAX: Final = 5
-"""Decisions for one key in a row, each with what the one before has learnt."""
-
 VOLUMES_COMPONENT: Final = "persistentvolume-controller"
 
 
@@ -80,6 +76,8 @@ class VolumeBinding:
         self._announcer = Announcer(events, runtime.clock)
         self._clock = runtime.clock
         self._locks = VolumeLocks(self._tell)
+        self._absent: dict[Key, Absent] = {}  # what a step has asked for in vain, for the next one
+        self._gone_uids: dict[str, str] = {}
         self._metrics = runtime.metrics.once(BindingMetrics)
         self._claims: Controller[Key] = Controller(
             runtime, "claims", self._reconcile_claim, workers=workers, label="PersistentVolumeClaim", log=log
@@ -106,34 +104,33 @@ class VolumeBinding:
     # -- claims
 
     async def _reconcile_claim(self, key: Key) -> Result:
-        absent = Absent()
+        """One step. Raises ApiError, Retry, Stale."""
+        decision = decide_claim(self.view, key, self._absent.pop(key, NOTHING_ABSENT))  # no await between this and the lock
+        self._claims.explain(key, decision.because)
+        claim = self.view.claims.get(key)
         with self._offers.reconciling(key) as turn:
-            for _ in range(STEPS_MAX):
-                decision = decide_claim(self.view, key, absent)  # no await between this and the lock
-                self._claims.explain(key, decision.because)
-                claim = self.view.claims.get(key)
-                if claim is None:
-                    return Result(decision.because)
-                pv_name = next((action.pv_name for action in decision.actions if isinstance(action, Bind)), "")
-                if pv_name and self._locks.is_locked(pv_name):
-                    turn.goes_on()
-                    return Result(decision.because, waits_for=frozenset({unlocked(pv_name)}), keeps_backoff=True)
-                try:
-                    with self._locks.lock(pv_name, key) if pv_name else contextlib.nullcontext():
-                        absent = await self._reconciler.on_claim(claim, decision)
-                except Stale:
-                    continue
-                except ApiError as error:
-                    self._count_failure(decision, error, claim)
-                    raise
-                self._count(decision, claim)
-                after_s = self._tell_users(decision, claim)
-                if decision.failed:
-                    raise Retry(str(decision.because))
-                if not decision.again:
-                    turn.is_over()
-                    return Result(decision.because, done="done" if decision.actions else "", after_s=after_s)
-            raise Retry("it changes all the time")
+            if claim is None:
+                return Result(decision.because)
+            pv_name = next((action.pv_name for action in decision.actions if isinstance(action, Bind)), "")
+            if pv_name and self._locks.is_locked(pv_name):
+                turn.goes_on()
+                return Result(decision.because, waits_for=frozenset({unlocked(pv_name)}), keeps_backoff=True)
+            try:
+                with self._locks.lock(pv_name, key) if pv_name else contextlib.nullcontext():
+                    absent = await self._reconciler.on_claim(claim, decision)
+            except Retry as failure:
+                self._count_failure(decision, failure, claim)
+                raise
+            self._count(decision, claim)
+            after_s = self._tell_users(decision, claim)
+            if decision.failed:
+                raise Retry(str(decision.because))
+            if decision.again:
+                self._absent[key] = absent
+                turn.goes_on()
+                return Result(decision.because, again=True)
+            turn.is_over()
+            return Result(decision.because, done="done" if decision.actions else "", after_s=after_s)
 
     def _count(self, decision: Decision, claim: PersistentVolumeClaim) -> None:
         uid, now = claim.metadata.uid, self._clock.now()
@@ -144,7 +141,7 @@ class VolumeBinding:
         if decision.ends is not None:
             self._metrics.ended(decision.ends.name, uid, now)
 
-    def _count_failure(self, decision: Decision, error: ApiError, claim: PersistentVolumeClaim) -> None:
+    def _count_failure(self, decision: Decision, failure: Retry, claim: PersistentVolumeClaim) -> None:
         for action in decision.actions:
             match action:
                 case SetClass():
@@ -152,7 +149,7 @@ class VolumeBinding:
                     self._metrics.retroactive_errors.inc()
                 case Ask(provisioner):
                     self._metrics.failed(provisioner, "provision")
-                    event = EventText("Warning", "ProvisioningFailed", f"Error saving claim: {error}")
+                    event = EventText("Warning", "ProvisioningFailed", f"Error saving claim: {failure.__cause__}")
                     self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), event)
 
     def _tell_users(self, decision: Decision, claim: PersistentVolumeClaim) -> float | None:
@@ -170,25 +167,22 @@ class VolumeBinding:
     # -- volumes
 
     async def _reconcile_volume(self, name: str) -> Result:
+        """One step. Raises ApiError, Retry, Stale."""
+        gone_uid = self._gone_uids.pop(name, "")
         if self._locks.is_locked(name):
             return Result(why.Locked(name), waits_for=frozenset({unlocked(name)}), keeps_backoff=True)
-        gone_uid = ""
+        decision = decide_volume(self.view, name, gone_uid)  # no await between this and the lock
+        self._volumes.explain(name, decision.because)
+        pv = self.view.volumes.get(name)
+        if pv is None:
+            return Result(decision.because)
         with self._locks.lock(name):
-            for _ in range(STEPS_MAX):
-                decision = decide_volume(self.view, name, gone_uid)
-                self._volumes.explain(name, decision.because)
-                pv = self.view.volumes.get(name)
-                if pv is None:
-                    return Result(decision.because)
-                try:
-                    gone_uid = await self._reconciler.on_volume(pv, decision)
-                except Stale:
-                    gone_uid = ""
-                    continue
-                after_s = self._report_volume(pv, decision)
-                if not decision.again:
-                    return Result(decision.because, done="done" if decision.actions else "", after_s=after_s)
-        raise Retry("it changes all the time")
+            gone_uid = await self._reconciler.on_volume(pv, decision)
+        after_s = self._report_volume(pv, decision)
+        if decision.again:
+            self._gone_uids[name] = gone_uid
+            return Result(decision.because, again=True)
+        return Result(decision.because, done="done" if decision.actions else "", after_s=after_s)
 
     def _report_volume(self, pv: PersistentVolume, decision: Decision) -> float | None:
         """Sends events, counts. Gives the seconds until an event that was dropped is to be sent."""

@@ -55,7 +55,7 @@ class Offers:
 
     @contextlib.contextmanager
     def reconciling(self, key: Key) -> Iterator[Turn]:
-        """Around a claim's reconcile: a volume that was offered to it and that it did not take is offered to the next one."""
+        """Around a step of a claim: a volume that was offered to it and that it did not take is offered to the next one."""
         turn = Turn()
         try:
             yield turn
@@ -75,7 +75,10 @@ class Offers:
 
 
 class Turn:
-    """One claim's reconcile. It has failed unless is_over() was called, or goes_on(): it goes on when its volume is unlocked."""
+    """One claim's step. It has failed unless is_over() was called, or goes_on(): with the next step, or when its volume is unlocked.
+
+    A step that turns out stale has failed, too: the claim decides anew before any other that the volume is offered to.
+    """
 
     def __init__(self) -> None:
         self.failed, self.continues = True, False
