@@ -176,7 +176,7 @@ class Orphans:
     async def _learn_place(self) -> Mapping[str, str]:
         """Where the driver is, {} when it has no node service or does not know."""
         from mooring.csi.errors import DriverError
-        from mooring.sidecars.provisioner.local_node.requests import learn_place
+        from mooring.sidecars.provisioner.environment import learn_place
 
         try:
             return await learn_place(self._driver, self._flags.timeout_s)

@@ -25,7 +25,7 @@ from mooring.node.volumes.steps import fs_group
 from mooring.node.volumes.steps.fs_group import ON_ROOT_MISMATCH, Walk
 from mooring.sidecars.attacher.event_handlers import EventHandlers as AttacherEvents
 from mooring.sidecars.provisioner.claims import reject_volume
-from mooring.sidecars.provisioner.claims.owner import Owner
+from mooring.sidecars.provisioner.claims.decide_after import Owner
 from mooring.sidecars.provisioner.model.outcomes import Save
 from mooring.sidecars.provisioner.source_protection import controller as source_protection
 from mooring.sidecars.resizer import writes as resizer_writes

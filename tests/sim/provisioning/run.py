@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Final
 from unittest import mock
 
+from mooring.sidecars.provisioner.claims.controller import BACK_OFF
 from mooring.sidecars.provisioner.claims.create_volume import DENIED_S_MAX
-from mooring.sidecars.provisioner.claims.store_pending import BACK_OFF
 from mooring.sidecars.provisioner.intents import lease_codec
 from tests.sim.checkers import Complaint
 from tests.sim.course import CALM_STEP_S, REST_S, TOLD_S, Course, Outcome, failures_of, lived

@@ -25,9 +25,8 @@ from mooring.csi.session import probe_and_identify
 from mooring.kube.errors import NOT_SERVED, ApiError, Conflict, Forbidden, NotFound, NotServed, ServerError, Unreachable
 from mooring.sidecars.provisioner.capacity import preflight
 from mooring.sidecars.provisioner.capacity.controller import CapacityPublisher
-from mooring.sidecars.provisioner.capacity.decide import matches
-from mooring.sidecars.provisioner.capacity.objects import DRIVER_LABEL, MANAGER_LABEL, manager_of
-from mooring.sidecars.provisioner.capacity.requests import capacity_of
+from mooring.sidecars.provisioner.capacity.decide import capacity_of, matches
+from mooring.sidecars.provisioner.capacity.reconcile import DRIVER_LABEL, MANAGER_LABEL, manager_of
 from mooring.sidecars.provisioner.capacity.view import Capacity, Item, item_of
 from mooring.sidecars.provisioner.environment import Environment, ProvisionerCaches
 from mooring.sidecars.provisioner.model import topics

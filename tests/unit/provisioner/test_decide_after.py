@@ -12,6 +12,7 @@ from mooring.api.core import PersistentVolumeClaim
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.provisioner.claims import reasons as why
+from mooring.sidecars.provisioner.claims.controller import ending
 from mooring.sidecars.provisioner.claims.decide_after import (
     RESCHEDULES_MAX,
     After,
@@ -26,7 +27,6 @@ from mooring.sidecars.provisioner.claims.decide_after import (
     decide_volume_after_pv_refused,
     reported_failure,
 )
-from mooring.sidecars.provisioner.claims.store_pending import ending
 from mooring.sidecars.provisioner.model.intent import Intent
 from mooring.sidecars.provisioner.model.orders import Order
 from mooring.sidecars.provisioner.model.outcomes import Failure, Save, State

@@ -16,8 +16,7 @@ from mooring.kube.cache.store import Store
 from mooring.kube.errors import Forbidden, NotFound
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.claims import reasons as why
-from mooring.sidecars.provisioner.claims.decide import decide_claim, fingerprint
-from mooring.sidecars.provisioner.claims.decision import Create, Decision, LeaveToPopulator, LookUp
+from mooring.sidecars.provisioner.claims.decide import Create, Decision, LeaveToPopulator, LookUp, decide_claim, fingerprint
 from mooring.sidecars.provisioner.claims.view import Looked, View, Wanted
 from mooring.sidecars.provisioner.intents.states import IntentState
 from mooring.sidecars.provisioner.intents.tracker import ClaimRecords, PendingVolume, Rest

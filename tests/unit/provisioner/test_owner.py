@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mooring.sidecars.provisioner.claims.owner import Owner, owner_of
+from mooring.sidecars.provisioner.claims.decide_after import Owner, owner_of
 from mooring.sidecars.provisioner.model.intent import Intent
 from mooring.sidecars.provisioner.model.outcomes import Save
 from tests.support.builders import Json, typed

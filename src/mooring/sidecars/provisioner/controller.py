@@ -25,11 +25,10 @@ from mooring.sidecars.provisioner.claims.controller import ClaimController
 from mooring.sidecars.provisioner.claims.decide import is_due
 from mooring.sidecars.provisioner.claims.view import View
 from mooring.sidecars.provisioner.deletion.controller import VolumeDeletion
-from mooring.sidecars.provisioner.environment import Environment, ProvisionerCaches
+from mooring.sidecars.provisioner.environment import Environment, ProvisionerCaches, learn_place
 from mooring.sidecars.provisioner.intents.journal import Intents, IntentsRunner
 from mooring.sidecars.provisioner.intents.tracker import ClaimRecords, IntentMetrics, IntentTracker
 from mooring.sidecars.provisioner.local_node.controller import ClaimOwnership
-from mooring.sidecars.provisioner.local_node.requests import learn_place
 from mooring.sidecars.provisioner.model.topology import ClusterTopology, unlike_nodes
 from mooring.sidecars.provisioner.options import ProvisionerOptions
 from mooring.sidecars.provisioner.source_protection.controller import SourceProtection

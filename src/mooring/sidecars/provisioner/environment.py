@@ -208,3 +208,9 @@ async def _edit(
         return False
     await claims.write(key_of(claim), cluster.replace(PERSISTENT_VOLUME_CLAIMS, body, meta.namespace))
     return True
+
+
+async def learn_place(driver: Driver, timeout_s: float) -> Mapping[str, str]:
+    """The topology segments of the node, from its driver. Raises DriverError."""
+    answer = await driver.node_get_info(csi.NodeGetInfoRequest(), Call(timeout_s))
+    return dict(answer.accessible_topology.segments)

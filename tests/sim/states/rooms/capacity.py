@@ -16,7 +16,7 @@ from mooring.api.storage import CSI_STORAGE_CAPACITIES
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.sidecars.provisioner.capacity.objects import DRIVER_LABEL, MANAGER, MANAGER_LABEL
+from mooring.sidecars.provisioner.capacity.reconcile import DRIVER_LABEL, MANAGER, MANAGER_LABEL
 from mooring.sidecars.provisioner.controller import Provisioner
 from mooring.sidecars.provisioner.options import CapacityOptions, ProvisionerOptions
 from tests.sim.states.run import Complaint

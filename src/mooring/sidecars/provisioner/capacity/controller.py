@@ -23,11 +23,9 @@ from mooring.kube.cache.informer import Cause, Change
 from mooring.kube.client.rate_limit import Throttle
 from mooring.kube.cluster import Selection
 from mooring.sidecars.provisioner.capacity.decide import is_news
-from mooring.sidecars.provisioner.capacity.objects import DRIVER_LABEL, MANAGER_LABEL, manager_of
 from mooring.sidecars.provisioner.capacity.preflight import preflight
-from mooring.sidecars.provisioner.capacity.reconcile import CapacityReconciler
-from mooring.sidecars.provisioner.capacity.segments import Segments
-from mooring.sidecars.provisioner.capacity.view import CAPACITY_INDEXES, Item, View, counts, item_of
+from mooring.sidecars.provisioner.capacity.reconcile import DRIVER_LABEL, MANAGER_LABEL, CapacityReconciler, manager_of
+from mooring.sidecars.provisioner.capacity.view import CAPACITY_INDEXES, Item, Segments, View, counts, item_of
 from mooring.sidecars.provisioner.environment import Environment
 from mooring.sidecars.provisioner.model import topics
 from mooring.sidecars.provisioner.model.cached import is_provisioned_by

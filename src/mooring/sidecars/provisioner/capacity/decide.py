@@ -6,12 +6,12 @@ import dataclasses
 
 from mooring.api.meta import OwnerReference
 from mooring.api.quantity import parse_quantity
-from mooring.api.storage import CSIStorageCapacity
+from mooring.api.storage import CSIStorageCapacity, StorageClass
 from mooring.control.result import Because
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.provisioner.capacity import reasons as why
-from mooring.sidecars.provisioner.capacity.requests import capacity_request
 from mooring.sidecars.provisioner.capacity.view import Capacity, Item, View
+from mooring.sidecars.provisioner.model.volumes import bytes_text
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -86,3 +86,15 @@ def _same(left: str | None, right: str | None) -> bool:
     if left is None or right is None:
         return left is right
     return parse_quantity(left).value == parse_quantity(right).value
+
+
+def capacity_request(item: Item, storage_class: StorageClass) -> csi.GetCapacityRequest:
+    """With an empty place for all nodes, as external-provisioner sends it."""
+    place = csi.Topology(segments=dict(item.segment))
+    return csi.GetCapacityRequest(parameters=storage_class.parameters or {}, accessible_topology=place)
+
+
+def capacity_of(answer: csi.GetCapacityResponse) -> Capacity:
+    """Less than nothing is nothing: the API server takes no negative amount."""
+    maximum = bytes_text(max(0, answer.maximum_volume_size.value)) if answer.HasField("maximum_volume_size") else None
+    return Capacity(bytes_text(max(0, answer.available_capacity)), maximum)

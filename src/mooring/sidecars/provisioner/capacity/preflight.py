@@ -12,7 +12,7 @@ from mooring.base.log import logger
 from mooring.control.runtime import Runtime
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Invalid, NotServed, ServerError, TooManyRequests, Unreachable
-from mooring.sidecars.provisioner.capacity.objects import of_version
+from mooring.sidecars.provisioner.capacity.reconcile import of_version
 from mooring.sidecars.provisioner.options import CapacityOptions
 
 PASSING: Final = (ServerError, TooManyRequests, Unreachable)

@@ -20,11 +20,11 @@ from mooring.api.core import SECRETS, PersistentVolume, PersistentVolumeClaim, S
 from mooring.api.meta import ObjectMeta, annotation, finalizers_of, is_deleting
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES, StorageClass
 from mooring.base.clock import Instant
+from mooring.control.result import Because
 from mooring.control.secrets import SecretError
 from mooring.kube.errors import ApiError, NotFound
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.claims import reasons as why
-from mooring.sidecars.provisioner.claims.decision import CleanUp, Create, Decision, LeaveToPopulator, LookUp
 from mooring.sidecars.provisioner.claims.prepare import (
     LeftToPopulator,
     prepared,
@@ -37,7 +37,57 @@ from mooring.sidecars.provisioner.claims.view import Looked, NotLookedUp, View, 
 from mooring.sidecars.provisioner.model import orders, volumes
 from mooring.sidecars.provisioner.model.cached import provisioner_of, selected_node
 from mooring.sidecars.provisioner.model.intent import Intent
+from mooring.sidecars.provisioner.model.orders import Order
 from mooring.sidecars.provisioner.model.outcomes import Failed, Failure, State
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LookUp:
+    """Read an object that no cache holds from the API server; then decide again."""
+
+    wanted: Wanted
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LeaveToPopulator:
+    """Report that a volume populator fills the volume."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Create:
+    """Hold the source, store the intent, call CreateVolume, store the volume."""
+
+    order: Order
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CleanUp:
+    """Call DeleteVolume again, for a volume of no use whose deletion was begun: the intent names it."""
+
+    order: Order
+
+
+Action = LookUp | LeaveToPopulator | Create | CleanUp
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Decision:
+    """attempting: an attempt has begun, which is reported to the user. failure: of the attempt, for the user; None: no failure.
+
+    closes_intent: the volume is stored. has_volume: and needs no source any more. wait_s: nothing is tried before
+    that, unless something changes. counts_failure: in the metrics alone. class_name, source_kind: for metrics.
+    """
+
+    because: Because
+    action: Action | None = None
+    attempting: bool = False
+    failure: Failure | None = None
+    closes_intent: bool = False
+    has_volume: bool = False
+    counts_failure: bool = False
+    wait_s: float | None = None
+    class_name: str = ""
+    source_kind: str = ""
 
 
 def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision:

@@ -21,9 +21,8 @@ from mooring.control.secrets import SecretError
 from mooring.control.topics import Topic
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import ApiError
-from mooring.sidecars.provisioner.claims.node_topology import requirements, requirements_again
 from mooring.sidecars.provisioner.claims.sources import SourceError, clone_handle, granted, snapshot_handle
-from mooring.sidecars.provisioner.claims.view import Looked, View, Wanted
+from mooring.sidecars.provisioner.claims.view import Looked, View, Wanted, requirements, requirements_again
 from mooring.sidecars.provisioner.model import orders, topics, volumes
 from mooring.sidecars.provisioner.model.cached import Source, requested_bytes, selected_node, source_of
 from mooring.sidecars.provisioner.model.intent import Intent

@@ -22,11 +22,9 @@ from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError
 from mooring.sidecars.provisioner.claims import reasons as why
 from mooring.sidecars.provisioner.claims.create_volume import VolumeCreation
-from mooring.sidecars.provisioner.claims.decide import decide_claim
-from mooring.sidecars.provisioner.claims.decision import CleanUp, Create, Decision, LeaveToPopulator, LookUp
+from mooring.sidecars.provisioner.claims.decide import CleanUp, Create, Decision, LeaveToPopulator, LookUp, decide_claim
 from mooring.sidecars.provisioner.claims.failures import Attempt, AttemptFailures
-from mooring.sidecars.provisioner.claims.node_topology import placement_doubt
-from mooring.sidecars.provisioner.claims.view import Looked, View, Wanted
+from mooring.sidecars.provisioner.claims.view import Looked, View, Wanted, placement_doubt
 from mooring.sidecars.provisioner.environment import BUCKETS_S, Environment
 from mooring.sidecars.provisioner.intents.tracker import IntentTracker
 from mooring.sidecars.provisioner.model.cached import claim_reference

@@ -33,8 +33,8 @@ from mooring.sidecars.provisioner.claims.decide_after import (
     after_deletion,
     decide_unusable_volume,
     decide_volume_after_pv_refused,
+    owner_of,
 )
-from mooring.sidecars.provisioner.claims.owner import owner_of
 from mooring.sidecars.provisioner.claims.view import View
 from mooring.sidecars.provisioner.environment import Environment, delete_volume
 from mooring.sidecars.provisioner.intents.tracker import IntentTracker
@@ -44,7 +44,6 @@ from mooring.sidecars.provisioner.model.orders import Order
 from mooring.sidecars.provisioner.model.outcomes import CLEANUP_PAUSE_S, CLEANUP_TRIES, Failed, Failure, Save, State
 
 log = logger(__name__)
-
 
 LATE_S_MAX: Final = LATE_S + 10.0
 """From when a write was sent that was not answered until it can't be carried out any more."""

@@ -13,11 +13,9 @@ from mooring.api.storage import StorageClass
 from mooring.control.result import Because
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.provisioner import names
-from mooring.sidecars.provisioner.claims.node_topology import requirements
 from mooring.sidecars.provisioner.claims.prepare import LeftToPopulator, prepared
-from mooring.sidecars.provisioner.claims.view import Looked, NotLookedUp, View, Wanted
+from mooring.sidecars.provisioner.claims.view import Looked, NotLookedUp, View, Wanted, requirements
 from mooring.sidecars.provisioner.local_node import reasons as why
-from mooring.sidecars.provisioner.local_node.requests import capacity_requests
 from mooring.sidecars.provisioner.model.cached import provisioner_of, requested_bytes, selected_node
 from mooring.sidecars.provisioner.model.outcomes import Failed
 from mooring.sidecars.provisioner.model.topology import TopologyError
@@ -116,3 +114,12 @@ def _check_allowed(view: View, claim: PersistentVolumeClaim, storage_class: Stor
     """Raises TopologyError."""
     if view.uses_topology and storage_class.allowed_topologies:
         requirements(view, claim, storage_class)
+
+
+def capacity_requests(request: csi.CreateVolumeRequest) -> tuple[csi.GetCapacityRequest, ...]:
+    """One for each place where the volume may be; one without a place where none is required."""
+    places: list[csi.Topology | None] = [*request.accessibility_requirements.requisite] or [None]
+    capabilities, parameters = request.volume_capabilities, request.parameters
+    return tuple(
+        csi.GetCapacityRequest(volume_capabilities=capabilities, parameters=parameters, accessible_topology=place) for place in places
+    )
