@@ -11,14 +11,14 @@ from typing import Final
 
 from mooring.api.core import ObjectReference, PersistentVolume
 from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
-from mooring.base.clock import Instant
 from mooring.base.log import logger
 from mooring.control.controller import Controller
+from mooring.control.decision import Failed
+from mooring.control.event_once import EventOnce
 from mooring.control.events import REPEAT_S
 from mooring.control.result import Problem, Result, Retry
 from mooring.control.topics import Topic
 from mooring.kube.cache.informer import Change, FreshCache
-from mooring.sidecars.provisioner.deletion import decide
 from mooring.sidecars.provisioner.deletion.decide import (
     Obstacle,
     Progress,
@@ -26,9 +26,10 @@ from mooring.sidecars.provisioner.deletion.decide import (
     class_changed,
     decide_deletion,
     detached,
+    intent_closed,
     object_changed,
 )
-from mooring.sidecars.provisioner.deletion.reconcile import DeletionMetrics, Failed, Reconciler
+from mooring.sidecars.provisioner.deletion.reconcile import DeletionMetrics, Reconciler
 from mooring.sidecars.provisioner.environment import Environment
 from mooring.sidecars.provisioner.model import topics
 from mooring.sidecars.provisioner.model.cached import is_provisioned_by
@@ -47,9 +48,10 @@ class VolumeDeletion:
 
     def __init__(self, env: Environment, ends: IntentEnds) -> None:
         runtime, caches, options = env.runtime, env.caches, env.options
-        self._clock, self._events, self._metrics = runtime.clock, env.events, runtime.metrics.once(DeletionMetrics)
+        self._events, self._metrics = env.events, runtime.metrics.once(DeletionMetrics)
         self._progress: dict[str, Progress] = {}
-        self._reported: dict[str, tuple[str, Obstacle | None, Instant]] = {}  # of volumes that wait: uid, and when it was reported
+        self._waiting: dict[str, str] = {}  # uids by name, of those that can't be deleted yet
+        self._obstacles = EventOnce(None, runtime.clock, REPEAT_S)
         self.controller: Controller[str] = Controller(
             runtime,
             "volumes",
@@ -76,7 +78,7 @@ class VolumeDeletion:
             None if self._attachments is None else FreshCache(runtime.cluster, runtime.clock, self._attachments, VOLUME_ATTACHMENTS)
         )
         self._reconciler = Reconciler(env, self._view, self._progress, attachments, ends)
-        env.bus.subscribe(topics.INTENT_CLOSED, lambda pv_name: self.controller.tell(decide.intent_closed(pv_name)))
+        env.bus.subscribe(topics.INTENT_CLOSED, lambda pv_name: self.controller.tell(intent_closed(pv_name)))
         self.controller.watch(caches.volumes, self._volume_changed, tells=lambda change: (object_changed(change.key.name),))
         self.controller.watch(caches.classes, tells=lambda change: (class_changed(change.key.name),))
 
@@ -105,8 +107,12 @@ class VolumeDeletion:
 
     def _forget(self, name: str) -> None:
         self.controller.forget(name)
-        self._reported.pop(name, None)
         self._progress.pop(name, None)
+        self._waits_no_more(name)
+
+    def _waits_no_more(self, name: str) -> None:
+        if name in self._waiting:
+            self._obstacles.forget(self._waiting.pop(name))
 
     # -- one volume
 
@@ -121,7 +127,7 @@ class VolumeDeletion:
         if decision.problem is not None:
             told_again_s = self._wait(pv, decision.problem, decision.obstacle)
             return Result(decision.because, waits_for=decision.waits_for, after_s=told_again_s, keeps_backoff=True)
-        self._reported.pop(name, None)
+        self._waits_no_more(name)
         try:
             if decision.actions:
                 await self._reconciler.perform(pv, decision)
@@ -135,14 +141,12 @@ class VolumeDeletion:
 
     def _wait(self, pv: PersistentVolume, problem: Problem, obstacle: Obstacle | None) -> float:
         """Reported now and then: the volume comes again when the obstacle has changed. Seconds until it is told again."""
-        news, now = (pv.metadata.uid, obstacle), self._clock.now()
-        before = self._reported.get(pv.metadata.name)
-        if before is not None and before[:2] == news and now - before[2] < REPEAT_S:
-            return REPEAT_S - (now - before[2])
-        self._reported[pv.metadata.name] = (*news, now)
-        log.info(2, "not deleted yet", PersistentVolume=pv.metadata.name, because=str(problem))
-        self._tell(pv, problem.error)
-        return REPEAT_S
+        uid, what = pv.metadata.uid, "" if obstacle is None else obstacle.value
+        self._waiting[pv.metadata.name] = uid
+        if self._obstacles.note(uid, what):
+            log.info(2, "not deleted yet", PersistentVolume=pv.metadata.name, because=str(problem))
+            self._tell(pv, problem.error)
+        return self._obstacles.left_s(uid, what)
 
     def _tell(self, pv: PersistentVolume, text: str) -> None:
         self._metrics.failed.labels(pv.spec.storage_class_name).inc()

@@ -7,7 +7,7 @@ watch that has been silent for a while may hide attachments that have existed fo
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -15,20 +15,19 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume, SecretReference
 from mooring.api.meta import key_of
 from mooring.api.storage import VolumeAttachment
-from mooring.base.errors import MooringError
 from mooring.base.log import logger
-from mooring.control.result import Stale
+from mooring.control.decision import Failed
+from mooring.control.object_writer import ObjectWriter
+from mooring.control.result import Stale, Vanished
 from mooring.control.secrets import SecretError
-from mooring.control.topics import Topic
 from mooring.csi.driver import Call
 from mooring.csi.errors import DriverError
 from mooring.kube.cache.informer import FreshCache
 from mooring.kube.errors import ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
-from mooring.kube.patch import is_about_identity, strategic_patch
+from mooring.kube.patch import strategic_patch
 from mooring.sidecars.provisioner import names
-from mooring.sidecars.provisioner.deletion import decide
 from mooring.sidecars.provisioner.deletion import decide as d
-from mooring.sidecars.provisioner.deletion.decide import Progress, View, class_changed
+from mooring.sidecars.provisioner.deletion.decide import Progress, View, class_changed, intent_closed
 from mooring.sidecars.provisioner.environment import BUCKETS_S, Environment, delete_volume
 from mooring.sidecars.provisioner.model import topics
 from mooring.sidecars.provisioner.model.cached import BY_UID
@@ -38,20 +37,9 @@ from mooring.sidecars.provisioner.model.topology import places_of
 log = logger(__name__)
 
 PATIENCE: Final = 5
+"""Failures in a row before users get an event of one that mostly passes by itself."""
 
 _PASSING: Final = (Unreachable, ServerError, TooManyRequests)
-
-
-class Failed(MooringError):
-    """An action failed. str() is the event's text. patience: how many in a row before users get an event; most pass by themselves.
-
-    heals: topics that end the back-off.
-    """
-
-    def __init__(self, text: str, *, patience: int = 1, heals: Iterable[Topic] = ()) -> None:
-        super().__init__(text)
-        self.patience = patience
-        self.heals = frozenset(heals)
 
 
 def _patience(error: ApiError) -> int:
@@ -73,7 +61,8 @@ class Reconciler:
         ends: IntentEnds,
     ) -> None:
         self._cluster, self._clock, self._driver = env.runtime.cluster, env.runtime.clock, env.driver
-        self._volumes, self._claims, self._secrets = env.caches.volumes, env.caches.claims, env.secrets
+        self._claims, self._secrets = env.caches.claims, env.secrets
+        self._writer = ObjectWriter(env.runtime.cluster, PERSISTENT_VOLUMES, env.caches.volumes)
         self._view, self._progress, self._attachments = view, progress, attachments
         self._ends, self._bus, self._timeout_s = ends, env.bus, env.options.timeout_s
         self._metrics = env.runtime.metrics.once(DeletionMetrics)
@@ -123,7 +112,7 @@ class Reconciler:
                 await self._ends.forget_stored(pv.spec.claim_ref.uid)
         except ApiError as error:
             text = f"could not write down that the volume's creation is over: {error}"
-            raise Failed(text, patience=_patience(error), heals=(decide.intent_closed(pv.metadata.name),)) from error
+            raise Failed(text, patience=_patience(error), heals=(intent_closed(pv.metadata.name),)) from error
 
     async def _look_at_attachments(self) -> None:
         if self._attachments is None:
@@ -163,37 +152,25 @@ class Reconciler:
             raise Failed(f"{error}{without}") from error
 
     async def _delete_object(self, pv: PersistentVolume) -> None:
-        try:
-            await self._cluster.delete(PERSISTENT_VOLUMES, pv.metadata.name, uid=pv.metadata.uid)
-        except NotFound:
-            return
-        except ApiError as error:
-            if not await self._is_gone(pv, error):
-                raise Failed(f"could not delete the PersistentVolume: {error}") from error
+        with _unless_gone(patience=1):
+            await self._writer.delete(pv, failing="could not delete the PersistentVolume")
 
     async def _patch(self, pv: PersistentVolume, metadata: dict[str, Any]) -> None:
         """A strategic patch joins lists, so that nobody else's finalizer is lost. The uid keeps it from another object of that name."""
-        patch = strategic_patch({"metadata": metadata}, of=pv)
-        name = pv.metadata.name
-        try:
-            await self._volumes.write(key_of(pv), self._cluster.patch(PERSISTENT_VOLUMES, name, patch))
-        except NotFound:
-            return
-        except ApiError as error:
-            if not await self._is_gone(pv, error):
-                raise Failed(f"could not save the finalizers of the PersistentVolume: {error}", patience=PATIENCE) from error
+        with _unless_gone(PATIENCE):
+            patch = strategic_patch({"metadata": metadata}, of=pv)
+            await self._writer.patch(pv, patch, failing="could not save the finalizers of the PersistentVolume")
 
-    async def _is_gone(self, pv: PersistentVolume, error: ApiError) -> bool:
-        """A conflict may mean that another object has the name by now, or that somebody wrote at the same time: then it is tried again."""
-        if not is_about_identity(error):
-            return False
-        try:
-            found = await self._volumes.write(key_of(pv), self._cluster.get(PERSISTENT_VOLUMES, pv.metadata.name))
-        except NotFound:
-            return True
-        except ApiError:
-            return False
-        return found.metadata.uid != pv.metadata.uid
+
+@contextlib.contextmanager
+def _unless_gone(patience: int) -> Iterator[None]:
+    """A write to a PersistentVolume: one that is gone has nothing left to be written. Raises Failed, with this patience; Stale."""
+    try:
+        yield
+    except Vanished:
+        return
+    except Failed as failed:
+        raise Failed(str(failed), patience=patience) from failed
 
 
 class DeletionMetrics:
