@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 from urllib.parse import unquote
 
@@ -143,6 +144,73 @@ def test_what_a_patch_says_twice_is_told(api: Rest, name: str, kind: str) -> Non
     api.patch(f"{SECRETS}/{name}", patch, kind, fieldValidation="Strict").refused(
         422, "Invalid", (INVALID, "patch"), says='duplicate field "type"'
     )
+
+
+LONG = "9" * 400
+
+
+@pytest.mark.parametrize(
+    ("kind", "patch", "wrong"),
+    [
+        (JSON_PATCH, "5", "number into Go value of type []handlers.jsonPatchOp"),
+        (JSON_PATCH, "[5]", "number into Go value of type handlers.jsonPatchOp"),
+        (JSON_PATCH, '[null,{"op":5}]', "number into Go struct field jsonPatchOp.op of type string"),
+        (JSON_PATCH, '[{"op":"add","path":true}]', "bool into Go struct field jsonPatchOp.path of type string"),
+        (JSON_PATCH, '[{"op":"add","path":"/x","from":{}}]', "object into Go struct field jsonPatchOp.from of type string"),
+        (JSON_PATCH, '[{"op":"test","path":"/x","value":[1e400]}]', "number 1e400 into Go struct field jsonPatchOp.value of type float64"),
+        (
+            JSON_PATCH,
+            f'[{{"op":"x"}},{{"op":"add","path":"/x","value":{LONG}}}]',
+            f"number {LONG} into Go struct field jsonPatchOp.value of type float64",
+        ),
+        (MERGE_PATCH, "[]", "array into Go value of type map[string]interface {}"),
+        (MERGE_PATCH, '{"x":{"y":-1e400}}', "number -1e400 into Go value of type float64"),
+        (STRATEGIC_PATCH, '"x"', "string into Go value of type map[string]interface {}"),
+        (STRATEGIC_PATCH, f'{{"x":{LONG}}}', f"number {LONG} into Go value of type float64"),
+    ],
+)
+def test_a_patch_is_read_before_it_is_applied(api: Rest, name: str, kind: str, patch: str, wrong: str) -> None:
+    """Also where the patch could not be applied, or all of it is unknown."""
+    api.post(SECRETS, a_secret(name)).ok(201)
+    told = f"{'' if kind == STRATEGIC_PATCH else 'error decoding patch: '}json: cannot unmarshal {wrong}"
+    for validation in (None, "Warn", "Strict"):
+        answer = api.patch(f"{SECRETS}/{name}", patch.encode(), kind, fieldValidation=validation)
+        assert told == answer.refused(400, "BadRequest")["message"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "patch", "status"),
+    [
+        (JSON_PATCH, '[{"op":"test","path":"/x","value":1e400}]', 422),
+        (JSON_PATCH, '[{"op":"test","path":"/x","from":5}]', 200),
+        (MERGE_PATCH, '{"x":1e400}', 200),
+        (STRATEGIC_PATCH, '{"x":1e400}', 400),
+    ],
+)
+def test_a_patch_whose_fields_are_not_validated_is_applied_as_it_is(api: Rest, name: str, kind: str, patch: str, status: int) -> None:
+    api.post(SECRETS, a_secret(name)).ok(201)
+    assert status == api.patch(f"{SECRETS}/{name}", patch.encode(), kind, fieldValidation="Ignore").status
+
+
+def test_members_that_no_operation_has_are_told(api: Rest, name: str) -> None:
+    api.post(SECRETS, a_secret(name)).ok(201)
+    patch = b'[{"op":"test","path":"/x"},{"op":"test","op":"test","path":"/x","x":1e400},{"op":"test","path":"/y","OP":""}]'
+    told = ['json patch duplicate field "[1].op"', 'json patch unknown field "[1].x"', 'json patch unknown field "[2].OP"']
+    found = api.patch(f"{SECRETS}/{name}", patch, JSON_PATCH)
+    assert ["299 - " + json.dumps(text) for text in told] == found.warnings
+    api.patch(f"{SECRETS}/{name}", patch, JSON_PATCH, fieldValidation="Strict").refused(
+        422, "Invalid", (INVALID, "patch"), says=f"strict decoding error: {', '.join(told)}"
+    )
+
+
+def test_mistakes_of_a_patch_and_of_its_object_are_told_together(api: Rest, name: str) -> None:
+    api.post(SECRETS, a_secret(name)).ok(201)
+    patch = b'{"type":"Opaque","type":"Opaque","x":1,"x":2}'
+    says = 'strict decoding error: duplicate field "type", duplicate field "x", unknown field "x"'
+    answer = api.patch(f"{SECRETS}/{name}", patch, MERGE_PATCH, fieldValidation="Strict")
+    answer.refused(422, "Invalid", (INVALID, "patch"), says=says)
+    answer = api.patch(f"{SECRETS}/{name}", b'{"type":"Opaque","type":5}', MERGE_PATCH, fieldValidation="Strict")
+    answer.refused(422, "Invalid", (INVALID, "patch"), says="json: cannot unmarshal number into Go struct field ")
 
 
 # -- apply

@@ -476,6 +476,16 @@ def test_what_may_not_change(api: Rest, name: str) -> None:
     assert 3 == api.patch(f"{JOBS}/{name}", {"spec": {"parallelism": 3}}).ok()["spec"]["parallelism"]
 
 
+def test_the_hosts_name_in_the_template_of_a_set_is_not_looked_at(api: Rest, name: str) -> None:
+    """The controller writes it, from the pod's name and the service."""
+    template = a_template(hostname="example.com/x", subdomain="A_b")
+    made = api.post(path_of("StatefulSet"), body_of("StatefulSet", name, template=template)).ok(201)["spec"]["template"]["spec"]
+    assert ("example.com/x", "A_b") == (made["hostname"], made["subdomain"])
+    fields = ("spec.template.spec.hostname", "spec.template.spec.subdomain")
+    wrong = api.post(path_of("Deployment"), body_of("Deployment", name, template=template))
+    wrong.invalid(*[(INVALID, field, "a lowercase RFC 1123 label must consist") for field in fields])
+
+
 WHERE = {"nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}], "schedulingGates": [{"name": "example.com/gate"}]}
 NEAR = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}}
 APART = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "z", "labelSelector": {}}]}}

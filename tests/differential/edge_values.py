@@ -38,7 +38,7 @@ TEXTS: Final = (
     *("Block", "Filesystem", "ReadWriteOnce", "ReadWriteOncePod", "Bound", "Always", "Never", "None", "File", "True", "False"),
     *("Warning", "NoSchedule", "In", "Exists", "kubernetes.io/x", "storage", "cpu"),
 )
-NUMBERS: Final = (0, 1, -1, 2, 5, 600, 2**31 - 1, 2**31, -(2**31) - 1, 2**53, 2**63 - 1, 2**63, 1.5, 1.0, -0.5, 1e100, 1e3)
+NUMBERS: Final = (0, 1, -1, 2, 5, 600, 2**31 - 1, 2**31, -(2**31) - 1, 2**53, 2**63 - 1, 2**63, 1.5, 1.0, -0.5, 1e100, 1e3, 10**400)
 OTHERS: Final[tuple[Any, ...]] = (
     *(None, True, False, [], {}, [None], [""], [{}], ["a", "a"], [["a"]]),
     *({"a": None}, {"a": "b"}, {"": ""}, {"a": {"b": "c"}}, {"a": 1}),

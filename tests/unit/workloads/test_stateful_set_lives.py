@@ -62,6 +62,14 @@ async def test_pods_start_in_order_each_with_its_claim(world: WorkloadWorld) -> 
         assert ({**APP, "kept": "yes"}, None) == (claim["metadata"]["labels"], claim["metadata"].get("ownerReferences"))
 
 
+async def test_the_hosts_name_is_the_controllers_whatever_the_template_says(world: WorkloadWorld) -> None:
+    async with world.living():
+        await world.create(a_set(serviceName="", template=a_template(hostname="example.com/x", subdomain="A_b")))
+        await world.rolled_out(STATEFUL_SETS)
+        spec = (await world.get(PODS, "web-0"))["spec"]
+        assert ("web-0", None) == (spec["hostname"], spec.get("subdomain"))
+
+
 async def test_one_that_is_not_ready_holds_up_the_next_unless_all_start_at_once(world: WorkloadWorld) -> None:
     world.node.sick = ("web-0",)
     async with world.living():

@@ -91,6 +91,7 @@ class UnknownFields(ValueError):
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__(f"strict decoding error: {', '.join(problems)}")
+        self.problems = problems
 
 
 def decode_object(resource: Resource, value: Any, validation: FieldValidation, problems: list[str]) -> tuple[Json, tuple[str, ...]]:

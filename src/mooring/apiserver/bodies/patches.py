@@ -8,7 +8,7 @@ and so are the bytes that they copy: a short patch could double an object again 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -16,8 +16,8 @@ import msgspec
 from mooring.apiserver import api_errors, field_errors
 from mooring.apiserver.bodies.objects import FieldValidation, UnknownFields, check_bounds, decode_object
 from mooring.apiserver.bodies.strategic import merge_strategic
-from mooring.apiserver.codecs.jsonbody import Huge
-from mooring.apiserver.codecs.scalars import WrongType, equal_json
+from mooring.apiserver.codecs.jsonbody import TOLD_MAX, Huge
+from mooring.apiserver.codecs.scalars import WrongType, equal_json, refuse_huge
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.server_side_apply.apply import kind_of, place_of
 from mooring.kube.cluster import PatchType
@@ -47,13 +47,13 @@ def change_of(
 
     def change(stored: Json) -> Json:
         value, twice = patch() if callable(patch) else (patch, [])
-        if kind is not PatchType.JSON:
-            _warn_duplicates(twice, validation, warnings)
+        is_typed = kind is PatchType.STRATEGIC or validation is not FieldValidation.IGNORE
+        problems = _read_typed(kind, value, twice) if is_typed else []
         try:
             patched = _apply(resource, kind, stored, value)
         except PatchFailed as error:
             raise Invalid("the server rejected our request due to an error in our request", reason="Invalid") from error
-        return _decoded(resource, patched, validation, warnings)
+        return _decoded(resource, patched, validation, warnings, problems)
 
     return change
 
@@ -127,11 +127,36 @@ def apply_merge(document: Any, patch: Any) -> Any:
     return merged
 
 
-def _warn_duplicates(twice: list[str], validation: FieldValidation, warnings: list[str] | None) -> None:
-    if twice and validation is FieldValidation.STRICT:
-        raise _unusable(f"strict decoding error: {', '.join(twice)}")
-    if warnings is not None and validation is FieldValidation.WARN:
-        warnings.extend(twice)
+def _read_typed(kind: PatchType, patch: Any, twice: list[str]) -> list[str]:
+    """Gives what is there twice, and members that no operation has. Raises BadRequest for a patch that Go's types have no room for.
+
+    kube-apiserver looks at this before it applies the patch, unless fields are not validated.
+    """
+    try:
+        if kind is PatchType.JSON:
+            return [f"json patch {text}" for text in (*twice, *_unknown_members(patch))]
+        if not isinstance(patch, dict | None):
+            raise WrongType("map[string]interface {}", patch, "")
+        refuse_huge(patch)
+    except WrongType as error:
+        raise api_errors.bad_request(f"{'' if kind is PatchType.STRATEGIC else 'error decoding patch: '}{error}") from None
+    return twice
+
+
+def _unknown_members(operations: Any) -> Iterator[str]:
+    """Raises WrongType for what is no list of operations."""
+    if not isinstance(operations, list | None):
+        raise WrongType("[]handlers.jsonPatchOp", operations, "")
+    for index, operation in enumerate(operations or ()):
+        if not isinstance(operation, dict | None):
+            raise WrongType("handlers.jsonPatchOp", operation, "")
+        for name, value in (operation or {}).items():
+            if name == "value":
+                refuse_huge(value, "jsonPatchOp.value")
+            elif name not in ("op", "path", "from"):
+                yield f'unknown field "[{index}].{name}"'
+            elif not isinstance(value, str | None):
+                raise WrongType("string", value, f"jsonPatchOp.{name}")
 
 
 def _apply(resource: Resource, kind: PatchType, stored: Json, patch: Any) -> Any:
@@ -146,14 +171,21 @@ def _apply(resource: Resource, kind: PatchType, stored: Json, patch: Any) -> Any
     raise api_errors.bad_request(f"json: cannot unmarshal {field_errors.shown(patch)} into a patch of type {kind.value}")
 
 
-def _decoded(resource: Resource, patched: Any, validation: FieldValidation, warnings: list[str] | None) -> Json:
+def _decoded(
+    resource: Resource, patched: Any, validation: FieldValidation, warnings: list[str] | None, problems: Sequence[str] = ()
+) -> Json:
+    """problems: of the patch itself, which count as those of the object do."""
     check_bounds(patched)
     try:
         decoded, found = decode_object(resource, patched, validation, [])
-    except (UnknownFields, BadRequest) as error:
+        if problems and validation is FieldValidation.STRICT:
+            raise UnknownFields([])
+    except UnknownFields as error:
+        raise _unusable(str(UnknownFields([*problems, *error.problems][:TOLD_MAX]))) from error
+    except BadRequest as error:
         raise _unusable(str(error)) from error
-    if warnings is not None:
-        warnings.extend(found)
+    if warnings is not None and validation is not FieldValidation.IGNORE:
+        warnings.extend((*problems, *found))
     return decoded
 
 

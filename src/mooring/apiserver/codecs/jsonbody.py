@@ -60,11 +60,16 @@ def _without_long(value: Any) -> Any:
 
 
 def hugest(value: Any) -> Huge | None:
-    """A number in a JSON value that no float holds."""
-    if isinstance(value, dict | list):
-        found = map(hugest, value.values() if isinstance(value, dict) else value)
-        return next((one for one in found if one is not None), None)
-    return value if isinstance(value, Huge) else None
+    """A number in a parsed JSON value that no float holds."""
+    for inner in value.values() if type(value) is dict else value if type(value) is list else (value,):
+        kind = type(inner)
+        if kind is Huge:
+            return inner  # type: ignore[no-any-return]
+        if kind is dict or kind is list:
+            found = hugest(inner)
+            if found is not None:
+                return found
+    return None
 
 
 def _float(text: str) -> float:

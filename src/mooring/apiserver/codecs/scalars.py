@@ -46,11 +46,11 @@ class WrongType(ValueError):
         super().__init__(f"json: cannot unmarshal {kind} into {where} of type {wanted}")
 
 
-def refuse_huge(value: Any) -> None:
+def refuse_huge(value: Any, path: str = "") -> None:
     """Raises WrongType where a number stands that no float holds."""
     found = hugest(value)
     if found is not None:
-        raise WrongType("float64", found, "")
+        raise WrongType("float64", found, path)
 
 
 def _string(value: Any, path: str) -> str:

@@ -79,19 +79,23 @@ def _validate(new: Json) -> Iterator[Cause]:
     yield from podtemplate.validate_counts(spec, "spec", "replicas", "minReadySeconds")
     if "ordinals" in spec:
         yield from checks.at_least(spec["ordinals"]["start"], "spec.ordinals.start", 0)
-    yield from podtemplate.validate_selected(spec, "statefulset", lambda template: podtemplate.validate(_with_claims(template, spec)), "")
+    yield from podtemplate.validate_selected(spec, "statefulset", lambda template: podtemplate.validate(_as_its_pods(template, spec)), "")
     text = "activeDeadlineSeconds in StatefulSet is not Supported"
     yield from podtemplate.validate_endless(
         spec["template"], field_errors.forbidden(f"{podtemplate.FIELD}.spec.activeDeadlineSeconds", text)
     )
 
 
-def _with_claims(template: Json, spec: Json) -> Json:
-    """The template with a volume for each claim, as its pods have them: those count that the template has itself under another name."""
+def _as_its_pods(template: Json, spec: Json) -> Json:
+    """The template without a name of the host, which the controller sets, and with a volume for each claim, as its pods have them.
+
+    The claims' volumes count in place of those that the template has under their names.
+    """
     claims = {claim["metadata"].get("name", ""): claim for claim in spec.get("volumeClaimTemplates") or ()}
     volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]
     volumes += [volume for volume in template["spec"].get("volumes") or () if volume["name"] not in claims]
-    return {**template, "spec": {**template["spec"], "volumes": volumes}} if claims else template
+    pod = {part: value for part, value in template["spec"].items() if part not in ("hostname", "subdomain")}
+    return {**template, "spec": {**pod, "volumes": volumes} if claims else pod}
 
 
 def _validate_create(new: Json) -> Iterator[Cause]:

@@ -65,9 +65,7 @@ def pod_body(stateful_set: StatefulSet, template: Mapping[str, Any], revision: s
     name, meta, spec = f"{stateful_set.metadata.name}-{ordinal}", body["metadata"], body["spec"]
     meta["name"] = name
     meta["labels"] = {**(meta.get("labels") or {}), POD_NAME: name, POD_INDEX: str(ordinal), REVISION: revision}
-    spec["hostname"] = name
-    if stateful_set.spec.service_name:
-        spec["subdomain"] = stateful_set.spec.service_name
+    spec["hostname"], spec["subdomain"] = name, stateful_set.spec.service_name
     claims = claim_names(stateful_set, name)
     own = [{"name": volume, "persistentVolumeClaim": {"claimName": claim}} for volume, claim in claims.items()]
     others = [volume for volume in spec.get("volumes") or () if volume["name"] not in claims]
