@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.builders import CONTAINER
+from tests.support.builders import CONTAINER, Json
 from tests.support.pod_specs import DUPLICATE, FORBIDDEN, INVALID, REQUIRED, UNSUPPORTED, Row, check, container, pod
 from tests.support.rest import Rest
 
@@ -181,3 +181,81 @@ JUDGED: dict[str, Row] = {
 @pytest.mark.parametrize("row", JUDGED)
 def test_both_judge_alike(api: Rest, row: str) -> None:
     check(api, JUDGED[row])
+
+
+_OPTIONS = "spec.securityContext.windowsOptions"
+_CONTEXT = "spec.containers[0].securityContext"
+
+
+def _user(name: str, *, wrong: bool = True) -> Row:
+    return pod(securityContext={"windowsOptions": {"runAsUserName": name}}), [(INVALID, f"{_OPTIONS}.runAsUserName")] * wrong
+
+
+def _on_host(pods: bool | None, *containers: bool | None, **spec: bool) -> Json:
+    made = pod(securityContext={"windowsOptions": {"hostProcess": pods}}, **spec)
+    made["containers"] = [
+        {**CONTAINER, "name": f"c{number}", "securityContext": {"windowsOptions": {"hostProcess": own}}}
+        for number, own in enumerate(containers)
+    ]
+    return made
+
+
+ON_LINUX = {"seLinuxOptions": {"level": "x"}, "seccompProfile": {"type": "RuntimeDefault"}, "runAsUser": 1, "runAsGroup": 1}
+OF_PODS = {**ON_LINUX, "fsGroup": 1, "fsGroupChangePolicy": "Always", "supplementalGroups": [1], "supplementalGroupsPolicy": "Merge"}
+OF_PODS |= {"sysctls": [{"name": "a", "value": "b"}], "appArmorProfile": {"type": "RuntimeDefault"}, "seLinuxChangePolicy": "Recursive"}
+OF_CONTAINERS = {**ON_LINUX, "capabilities": {}, "readOnlyRootFilesystem": False, "privileged": False, "allowPrivilegeEscalation": True}
+OF_CONTAINERS |= {"procMount": "Default", "appArmorProfile": {"type": "RuntimeDefault"}}
+WINDOWS = {"name": "windows"}
+ON_WINDOWS: dict[str, Row] = {
+    "credentials": (
+        pod(securityContext={"windowsOptions": {"gmsaCredentialSpecName": "25%", "gmsaCredentialSpec": ""}}),
+        [(INVALID, f"{_OPTIONS}.gmsaCredentialSpecName"), (INVALID, f"{_OPTIONS}.gmsaCredentialSpec")],
+    ),
+    "no_credentials": (
+        container(securityContext={"windowsOptions": {"gmsaCredentialSpecName": "", "gmsaCredentialSpec": "x" * 65_536}}),
+        [(INVALID, f"{_CONTEXT}.windowsOptions.gmsaCredentialSpecName")],
+    ),
+    "long_credentials": (
+        container(securityContext={"windowsOptions": {"gmsaCredentialSpec": "x" * 65_537}}),
+        [(INVALID, f"{_CONTEXT}.windowsOptions.gmsaCredentialSpec")],
+    ),
+    "user": _user("u", wrong=False),
+    "domain": _user("a b\\u", wrong=False),
+    "dns": _user("an.example.of.a.domain\\u", wrong=False),
+    "no_user": _user(""),
+    "control": _user("a\nb"),
+    "backslashes": _user("a\\b\\c"),
+    "no_domain": _user("\\u"),
+    "odd_domain": _user("an example of a domain\\u"),
+    "domain_alone": _user("a\\"),
+    "dots": _user(". ."),
+    "odd_user": _user("a@b"),
+    "long_user": _user("u" * 105),
+    "long_domain": _user("a." * 128 + "a\\u"),
+    "parts_of_linux": (
+        pod(os=WINDOWS, securityContext=OF_PODS, hostPID=True, hostIPC=True, hostUsers=True, shareProcessNamespace=False),
+        [
+            *((FORBIDDEN, f"spec.securityContext.{part}") for part in OF_PODS),
+            *((FORBIDDEN, f"spec.{part}") for part in ("hostPID", "hostIPC", "hostUsers", "shareProcessNamespace")),
+        ],
+    ),
+    "containers_of_linux": (
+        {**container(securityContext=OF_CONTAINERS), "os": WINDOWS},
+        [(FORBIDDEN, f"{_CONTEXT}.{part}") for part in OF_CONTAINERS],
+    ),
+    "options_on_linux": (
+        {**container(securityContext={"windowsOptions": {}}), "os": {"name": "linux"}, "securityContext": {"windowsOptions": {}}},
+        [(FORBIDDEN, f"{_CONTEXT}.windowsOptions"), (FORBIDDEN, _OPTIONS)],
+    ),
+    "on_the_host": (_on_host(True, None, True, hostNetwork=True), []),
+    "without_its_network": (_on_host(None, True), [(INVALID, "spec.hostNetwork")]),
+    "of_two_minds": (
+        _on_host(True, None, False, hostNetwork=True),
+        [(INVALID, "spec.containers[1].securityContext.windowsOptions.hostProcess"), (INVALID, "spec")],
+    ),
+}
+
+
+@pytest.mark.parametrize("row", ON_WINDOWS)
+def test_the_options_of_windows_and_the_parts_of_each_system(api: Rest, row: str) -> None:
+    check(api, ON_WINDOWS[row])

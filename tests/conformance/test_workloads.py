@@ -486,6 +486,27 @@ def test_the_hosts_name_in_the_template_of_a_set_is_not_looked_at(api: Rest, nam
     wrong.invalid(*[(INVALID, field, "a lowercase RFC 1123 label must consist") for field in fields])
 
 
+def test_of_a_job_with_a_failure_policy_too_the_restart_policy_is_told_once(api: Rest, name: str) -> None:
+    policy = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "x", "status": "True"}]}]}
+    job = a_job(name, podFailurePolicy=policy)
+    for given, reason, says in (
+        ("Always", REQUIRED, 'valid values: "OnFailure", "Never"'),
+        ("OnFailure", INVALID, 'only "Never" is supported when podFailurePolicy is specified'),
+    ):
+        job["spec"]["template"]["spec"]["restartPolicy"] = given
+        api.post(JOBS, job).invalid((reason, "spec.template.spec.restartPolicy", says))
+
+
+def test_a_selector_that_becomes_the_servers_needs_the_older_labels_alone_where_there_were_no_others(api: Rest, name: str) -> None:
+    pods = a_template(restartPolicy="Never")
+    api.post(JOBS, a_job(name, manualSelector=True, selector={"matchLabels": APP}, suspend=True, template=pods)).ok(201)
+    api.patch(f"{JOBS}/{name}", {"spec": {"manualSelector": False}}).invalid(
+        (REQUIRED, "spec.template.metadata.labels[controller-uid]", "must be '"),
+        (REQUIRED, "spec.template.metadata.labels[job-name]", f"must be '{name}'"),
+        (INVALID, "spec.selector", "`selector` not auto-generated"),
+    )
+
+
 WHERE = {"nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}], "schedulingGates": [{"name": "example.com/gate"}]}
 NEAR = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}]}}}
 APART = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "z", "labelSelector": {}}]}}

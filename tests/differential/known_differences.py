@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -33,6 +34,11 @@ class Seen:
             for answer in (self.ours, self.theirs)
         )
         return self.codes[1] == 422 and bool(ours ^ theirs) and all(any(word in field for word in words) for _, field, _ in ours ^ theirs)
+
+    def conflicts_in(self, part: str) -> bool:
+        """The real one names conflicts, all of them below this field."""
+        causes = (self.theirs["value"] or {}).get("causes") or ()
+        return bool(causes) and all(reason == "FieldManagerConflict" and field.startswith(part) for reason, field, _ in causes)
 
     def is_of_another_kind(self) -> bool:
         """Both say so of the object."""
@@ -77,6 +83,8 @@ _REPLACED: Final = (
     "vsphereVolume",
 )
 """Volume sources that CSI drivers have taken the place of."""
+
+_OVER_1000E: Final = re.compile(r"value\.\S+: '[0-9]{4,}E' / '[0-9]+[A-Z]?'")
 
 KNOWN: Final = (
     Known(
@@ -147,12 +155,19 @@ KNOWN: Final = (
         ends=True,
     ),
     Known(
+        "quantities beyond the largest suffix",
+        "a quantity of 1000E or more keeps its value; of a longer one the real server keeps some first digits",
+        lambda seen: all(_OVER_1000E.fullmatch(text) for text in seen.differences),
+        ends=True,
+    ),
+    Known(
         "who owned a field",
         "until the first apply ours does not record who wrote a field: all earlier writes, also the server's own, belong to "
-        "before-first-apply",
+        "before-first-apply, those of the status only if that apply is one of the status",
         lambda seen: (
             (seen.codes == (409, 409) and "FieldManagerConflict" in str(seen.theirs["value"]))
             or (seen.codes[0] == 409 and "FieldManagerConflict" in str(seen.ours["value"]))
+            or (seen.codes == (200, 409) and seen.step.path.endswith("/status") and seen.conflicts_in(".status"))
             or (seen.step.content_type == APPLY_PATCH and all(text.startswith("value.status.") for text in seen.differences))
             or (seen.step.content_type == APPLY_PATCH and all(text.startswith(_OWNS_LOST) for text in seen.differences))
         ),
@@ -256,8 +271,15 @@ KNOWN: Final = (
     ),
     Known(
         "no answer at all",
-        "the real server cuts the connection at some patches of lists with keys",
-        lambda seen: seen.codes[1] == 0 and seen.step.content_type == STRATEGIC_PATCH,
+        "the real server cuts the connection at some patches of lists with keys, and at a ControllerRevision with a number that no float "
+        "holds",
+        lambda seen: (
+            seen.codes[1] == 0
+            and (
+                seen.step.content_type == STRATEGIC_PATCH
+                or (seen.codes[0] == 400 and "controllerrevisions" in seen.step.path and "0" * 309 in str(seen.step))
+            )
+        ),
         ends=True,
     ),
     Known(

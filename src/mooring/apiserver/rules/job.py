@@ -90,14 +90,14 @@ def _validate(new: Json) -> Iterator[Cause]:
     if spec["completionMode"] == "Indexed":
         yield from _validate_indexed(new["metadata"], spec)
     yield from jobpolicies.validate(spec)
-    yield from _validate_selector(new["metadata"], spec)
+    yield from _validate_selector(spec)
     yield from podtemplate.validate(spec["template"])
     policy, field = spec["template"]["spec"]["restartPolicy"], f"{podtemplate.FIELD}.spec.restartPolicy"
     if policy == "Always":
         yield field_errors.required(field, 'valid values: "OnFailure", "Never"')
-    else:
+    elif policy not in _POLICIES:
         yield from checks.one_of(policy, field, _POLICIES)
-    if "podFailurePolicy" in spec and policy != "Never":
+    elif "podFailurePolicy" in spec and policy != "Never":
         yield field_errors.invalid(field, policy, 'only "Never" is supported when podFailurePolicy is specified')
 
 
@@ -115,29 +115,33 @@ def _validate_indexed(meta: Json, spec: Json) -> Iterator[Cause]:
             yield field_errors.invalid("metadata.name", meta.get("name", ""), text)
 
 
-def _validate_selector(meta: Json, spec: Json) -> Iterator[Cause]:
+def _validate_selector(spec: Json) -> Iterator[Cause]:
     if "selector" not in spec:
         yield field_errors.required("spec.selector")
         yield podtemplate.unselected_labels(spec)
         return
     wrong = list(selectors.validate_labels(spec["selector"], "spec.selector"))
     yield from wrong
-    if not spec["manualSelector"]:
-        yield from _validate_generated(meta, spec, is_readable=not wrong)
     if not wrong and not podtemplate.selects_own(spec):
         yield podtemplate.unselected_labels(spec)
 
 
-def _validate_generated(meta: Json, spec: Json, *, is_readable: bool) -> Iterator[Cause]:
+def _validate_create(new: Json) -> Iterator[Cause]:
+    return _validate_generated(new["spec"], _labels(new["metadata"]))
+
+
+def _validate_generated(spec: Json, wanted: Mapping[str, str]) -> Iterator[Cause]:
     """The labels and the selector that a Job without one of its own gets."""
+    if spec["manualSelector"] or "selector" not in spec:
+        return
     labels = spec["template"]["metadata"].get("labels") or {}
-    wanted = _labels(meta)
     for key, value in wanted.items():
         field = f"{podtemplate.FIELD}.metadata.labels[{key}]"
         if key not in labels:
             yield field_errors.required(field, f"must be '{value}'")
         elif labels[key] != value:
             yield field_errors.invalid(f"{podtemplate.FIELD}.metadata.labels", labels, f"must be '{value}'")
+    is_readable = not any(selectors.validate_labels(spec["selector"], ""))
     if is_readable and not selects(msgspec.convert(spec["selector"], LabelSelector), wanted):
         yield field_errors.invalid("spec.selector", spec["selector"], "`selector` not auto-generated")
 
@@ -195,6 +199,10 @@ def _take_resources(given: list[Json], containers: list[Json]) -> None:
 
 
 def _validate_update(new: Json, old: Json) -> Iterator[Cause]:
+    had, wanted = old["spec"]["template"]["metadata"].get("labels") or {}, _labels(new["metadata"])
+    if not {CONTROLLER_UID, JOB_NAME} <= had.keys():  # (a Job of before there were these)
+        wanted = {key: value for key, value in wanted.items() if key not in (CONTROLLER_UID, JOB_NAME)}
+    yield from _validate_generated(new["spec"], wanted)
     yield from _validate_template(new, old)
     for part in _FROZEN:
         yield from checks.unchanged(new["spec"], old["spec"], part, f"spec.{part}")
@@ -235,6 +243,7 @@ JOBS: Final = Resource(
     prepare_update=podtemplate.prepare_update,
     prepare_status=_prepare_status,
     validate=_validate,
+    validate_create=_validate_create,
     validate_update=_validate_update,
     validate_status=_validate_status,
     warnings=podtemplate.warnings,

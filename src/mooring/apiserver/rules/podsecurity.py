@@ -9,7 +9,7 @@ from typing import Final
 from mooring.apiserver import field_errors
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
-from mooring.apiserver.rules import checks
+from mooring.apiserver.rules import checks, podwindows
 
 _ID_MAX: Final = 2**31 - 1
 _APP_ARMOR_MAX: Final = 4095
@@ -61,6 +61,8 @@ def _validate_common(context: Json, field: str) -> Iterator[Cause]:
     yield from user_id(context.get("runAsGroup"), f"{field}.runAsGroup")
     if "appArmorProfile" in context:
         yield from _validate_app_armor(context["appArmorProfile"], f"{field}.appArmorProfile")
+    if "windowsOptions" in context:
+        yield from podwindows.validate_options(context["windowsOptions"], f"{field}.windowsOptions")
     profile, at = context.get("seccompProfile"), f"{field}.seccompProfile"
     if profile is None:
         return

@@ -11,7 +11,7 @@ from mooring.api import names
 from mooring.apiserver import field_errors, metadata
 from mooring.apiserver.field_errors import Cause
 from mooring.apiserver.resource import Json
-from mooring.apiserver.rules import checks, podcontainers, podplacement, podresources, podsecurity, podvolumes
+from mooring.apiserver.rules import checks, podcontainers, podplacement, podresources, podsecurity, podvolumes, podwindows
 
 RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
 _DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
@@ -54,6 +54,7 @@ def validate(pod: Json) -> Iterator[Cause]:
         yield from (field_errors.forbidden(field, "when `hostUsers` is false") for field in _parts_of_the_host(spec))
     if "os" in spec:
         yield from checks.one_of(spec["os"]["name"], "spec.os", ("linux", "windows"))
+    yield from podwindows.validate_pod(spec)
 
 
 def _parts_of_the_host(spec: Json) -> Iterator[str]:
