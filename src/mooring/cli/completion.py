@@ -42,6 +42,7 @@ TABLES: Final[Mapping[str, str]] = {
     "resizer": "csi_resizer:ResizerFlags",
     "snapshot-controller": "snapshot_controller:SnapshotControllerFlags",
     "snapshotter": "csi_snapshotter:SnapshotterFlags",
+    "why": "why:WhyFlags",
 }
 """Each command with its words: the table of its flags, "" for one that has none. A command with words of its own stands before those."""
 
@@ -50,6 +51,7 @@ _FOLDERS: Final = frozenset({"root-dir", "state"})
 _VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "logging-format": ("text", "json"),
     "o": ("table", "json"),
+    "output": ("text", "json", "yaml"),
 }
 _IDLE: Final = (Section.COMPATIBLE, Section.UNAVAILABLE)
 

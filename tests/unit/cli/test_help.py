@@ -29,6 +29,7 @@ from mooring.cli import (
     orphans,
     release,
     snapshot_controller,
+    why,
 )
 from mooring.cli import mooring as command
 from mooring.cli.process import WIDTH, Command
@@ -49,6 +50,7 @@ OURS: Final[dict[str, Command[Any]]] = {
     "node-agent": node_agent.COMMAND,
     "orphans": orphans.COMMAND,
     "release": release.COMMAND,
+    "why": why.COMMAND,
 }
 DROP_INS: Final[dict[str, Command[Any]]] = {
     "attacher": csi_attacher.COMMAND,
@@ -58,7 +60,7 @@ DROP_INS: Final[dict[str, Command[Any]]] = {
     "snapshot-controller": snapshot_controller.COMMAND,
     "snapshotter": csi_snapshotter.COMMAND,
 }
-WITH_A_WORD: Final = {"apiserver backup", "apiserver restore", "completion", "dev kill-node", "dev revive-node"}
+WITH_A_WORD: Final = {"apiserver backup", "apiserver restore", "completion", "dev kill-node", "dev revive-node", "why"}
 PROGRAMS: Final = {"cluster-registrar": "cluster-driver-registrar", "snapshot-controller": "snapshot-controller"}
 SMALL: Final = {"livenessprobe", "registrar"}
 """These read their flags without `Command`, to stay small; their own tests look at their help."""

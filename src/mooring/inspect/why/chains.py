@@ -1,0 +1,173 @@
+"""The chain of an object of each kind: what is read for it, and its links."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from mooring.api.binding import claims_of
+from mooring.api.core import PersistentVolume
+from mooring.api.meta import Key, is_deleting
+from mooring.api.nodes import is_out_of_service, is_ready
+from mooring.base.errors import ConfigError
+from mooring.inspect.why.attaching import attachment_link
+from mooring.inspect.why.chain import Chain, Command, Link, Mover, State, unseen_link
+from mooring.inspect.why.changing import growth_link, modification_link
+from mooring.inspect.why.claims import claim_link
+from mooring.inspect.why.deleting import deletion_links
+from mooring.inspect.why.nodes import silent_node_link, silent_since_s
+from mooring.inspect.why.pods import pod_links
+from mooring.inspect.why.reading import Reading
+from mooring.inspect.why.scene import moment_s
+from mooring.inspect.why.snapshotting import content_of, snapshot_links
+
+ALIASES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("pod", "pods", "po"), "pod"),
+    **dict.fromkeys(("pvc", "pvcs", "claim", "persistentvolumeclaim", "persistentvolumeclaims"), "pvc"),
+    **dict.fromkeys(("pv", "pvs", "persistentvolume", "persistentvolumes"), "pv"),
+    **dict.fromkeys(("va", "volumeattachment", "volumeattachments"), "volumeattachment"),
+    **dict.fromkeys(("node", "nodes", "no"), "node"),
+    **dict.fromkeys(("vs", "volumesnapshot", "volumesnapshots", "snapshot"), "volumesnapshot"),
+}
+"""What people type → the kind."""
+
+
+class NotThere(ConfigError):
+    """The object that was asked about does not exist."""
+
+
+async def explained(reading: Reading, kind: str, key: Key) -> Chain:
+    """kind: one of the values of ALIASES. Raises NotThere, and ApiError for a server that does not answer."""
+    links = await _CHAINS[kind](reading, key)
+    scene = reading.scene
+    if links is None:
+        hidden = next(iter(scene.unseen), None)
+        if hidden is None:
+            raise NotThere(f'{kind} "{key}" does not exist')
+        link = unseen_link(kind, f"could not be seen: {hidden.why}")
+        return Chain(f"{kind} {key}", (link,), tuple(scene.unseen))
+    return Chain(f"{kind} {key}", links, tuple(scene.unseen))
+
+
+Links = tuple[Link, ...]
+
+
+async def _pod(reading: Reading, key: Key) -> Links | None:
+    pod = await reading.pod(key)
+    if pod is None:
+        return None
+    if is_deleting(pod):
+        for claim in claims_of(pod):
+            await reading.claim(claim)
+        return _end_of_pod(reading, key)
+    return pod_links(reading.scene, pod)
+
+
+def _end_of_pod(reading: Reading, key: Key) -> Links:
+    scene, pod = reading.scene, reading.scene.pods.get(key)
+    assert pod is not None
+    since_s, node = moment_s(pod.metadata.deletion_timestamp), pod.spec.node_name
+    known = scene.nodes.get(Key("", node))
+    if known is not None and not is_ready(known):
+        text = f"node {node} does not report, so nobody can say that its containers have ended"
+        return (silent_node_link(scene, "end", node, text, since_s),)
+    text = "its containers end, its volumes are unmounted"
+    ending = Link("end", State.WAITING, text, Mover.CLUSTER, f"the kubelet of node {node}", since_s)
+    return deletion_links(scene, pod, "pod") or (ending,)
+
+
+async def _claim(reading: Reading, key: Key) -> Links | None:
+    await reading.claim(key)
+    claim = reading.scene.claims.get(key)
+    if claim is None:
+        return None
+    scene = reading.scene
+    if is_deleting(claim):
+        return deletion_links(scene, claim, "pvc")
+    changes = (growth_link(scene, claim), modification_link(scene, claim))
+    return (claim_link(scene, key), *(link for link in changes if link is not None))
+
+
+async def _volume(reading: Reading, key: Key) -> Links | None:
+    await reading.volume(key.name)
+    pv = reading.scene.volumes.get(Key("", key.name))
+    if pv is None:
+        return None
+    await reading.attachments_of(key.name)
+    return deletion_links(reading.scene, pv, "pv") or (_phase_link(reading, pv), *_attachments(reading, pv))
+
+
+def _phase_link(reading: Reading, pv: PersistentVolume) -> Link:
+    ref, phase = pv.spec.claim_ref, pv.status.phase
+    claim = f'"{ref.namespace}/{ref.name}"' if ref is not None else ""
+    if phase == "Failed":
+        return Link("volume", State.FAILED, "its driver could not delete it", Mover.DRIVER, "its driver", error=pv.status.message)
+    if phase != "Released":
+        return Link("volume", State.DONE, f"bound to the claim {claim}" if phase == "Bound" else "free for a claim that it fits")
+    if pv.spec.persistent_volume_reclaim_policy != "Retain":
+        return Link("volume", State.WAITING, f"its claim {claim} is gone: its provisioner deletes it", Mover.CLUSTER, "csi-provisioner")
+    text = f"its claim {claim} is gone; it is kept until somebody decides (reclaim policy Retain)"
+    again = f'kubectl patch pv {pv.metadata.name} -p \'{{"spec": {{"claimRef": null}}}}\''
+    free = Command(again, "offers the volume, with the data that is on it, to other claims", safe=False)
+    return Link("volume", State.WAITING, text, Mover.OPERATOR, "whoever kept it", commands=(free,))
+
+
+def _attachments(reading: Reading, pv: PersistentVolume) -> list[Link]:
+    scene = reading.scene
+    found = (one for one in scene.attachments.values() if one.spec.source.persistent_volume_name == pv.metadata.name)
+    return [attachment_link(scene, f"attach {one.spec.node_name}", one) for one in found]
+
+
+async def _attachment(reading: Reading, key: Key) -> Links | None:
+    await reading.attachment(key.name)
+    attachment = reading.scene.attachments.get(Key("", key.name))
+    if attachment is None:
+        return None
+    return (attachment_link(reading.scene, "detach" if is_deleting(attachment) else "attach", attachment),)
+
+
+async def _node(reading: Reading, key: Key) -> Links | None:
+    await reading.node(key.name)
+    node = reading.scene.nodes.get(Key("", key.name))
+    if node is None:
+        return None
+    await reading.on_node(key.name)
+    scene = reading.scene
+    held = [one for one in scene.attachments.values() if one.spec.node_name == key.name]
+    links = [attachment_link(scene, f"volume {one.spec.source.persistent_volume_name or one.metadata.name}", one) for one in held]
+    return (_life_link(reading, key.name, len(held)), *links)
+
+
+def _life_link(reading: Reading, name: str, volumes: int) -> Link:
+    node, drivers = reading.scene.nodes.get(Key("", name)), reading.scene.csi_nodes.get(Key("", name))
+    registered = ", ".join(one.name for one in (drivers.spec.drivers if drivers is not None else None) or ()) or "no driver"
+    if is_ready(node):
+        return Link("node", State.DONE, f"it reports; {registered} registered; {volumes} volumes attached or on their way")
+    if is_out_of_service(node):
+        text = "it is tainted out-of-service: its pods go, and its volumes are detached"
+        who = "pod collection and the attach/detach controller"
+        return Link("node", State.WAITING, text, Mover.CLUSTER, who, silent_since_s(reading.scene, name))
+    return silent_node_link(reading.scene, "node", name, f"it does not report any more; it holds {volumes} volumes")
+
+
+async def _snapshot(reading: Reading, key: Key) -> Links | None:
+    await reading.snapshot(key)
+    snapshot = reading.scene.snapshots.get(key)
+    if snapshot is None:
+        return None
+    if is_deleting(snapshot):
+        content = content_of(reading.scene, snapshot)
+        links = deletion_links(reading.scene, snapshot, "volumesnapshot")
+        return (*links, *(deletion_links(reading.scene, content, "volumesnapshotcontent") if content is not None else ()))
+    return snapshot_links(reading.scene, snapshot)
+
+
+_CHAINS: Final[Mapping[str, Callable[[Reading, Key], Awaitable[Links | None]]]] = {
+    "pod": _pod,
+    "pvc": _claim,
+    "pv": _volume,
+    "volumeattachment": _attachment,
+    "node": _node,
+    "volumesnapshot": _snapshot,
+}
+NAMESPACED: Final = ("pod", "pvc", "volumesnapshot")

@@ -1,0 +1,149 @@
+"""The links of an object that is being deleted: one for each finalizer that still holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from mooring.api.binding import claims_of, is_finished
+from mooring.api.core import PersistentVolume, PersistentVolumeClaim
+from mooring.api.meta import Key, Object, finalizers_of, is_deleting, key_of
+from mooring.api.storage import VolumeAttachment
+from mooring.inspect.why.attaching import attachment_link
+from mooring.inspect.why.chain import Command, Link, Mover, State
+from mooring.inspect.why.diagnosis import diagnosed, failed_link
+from mooring.inspect.why.leaders import silent_link
+from mooring.inspect.why.scene import Scene, moment_s
+from mooring.inspect.why.volumes import driver_and_handle
+
+NEVER_BY_HAND: Final = "do not take it off by hand: what it protects would be lost or leaked"
+
+
+def deletion_links(scene: Scene, obj: Object, kind: str) -> tuple[Link, ...]:
+    """kind: in lower case, as people type it. Nothing for an object that is not being deleted."""
+    if not is_deleting(obj):
+        return ()
+    return tuple(_of_finalizer(scene, obj, kind, one) for one in finalizers_of(obj))
+
+
+def _of_finalizer(scene: Scene, obj: Object, kind: str, finalizer: str) -> Link:
+    step = f"finalizer {finalizer}"
+    for mark, told in _KNOWN.items():
+        if mark in finalizer and (link := told(scene, step, obj)) is not None:
+            return link
+    return Link(
+        step,
+        State.WAITING,
+        f"{kind} {key_of(obj)} is being deleted; whoever set this finalizer has to take it off: {NEVER_BY_HAND}",
+        Mover.OPERATOR,
+        f"the program that sets {finalizer}",
+        moment_s(obj.metadata.deletion_timestamp),
+    )
+
+
+def _protected_claim(scene: Scene, step: str, obj: Any) -> Link:
+    key, since_s = key_of(obj), moment_s(obj.metadata.deletion_timestamp)
+    pods = [pod for pod in scene.pods.values() if key in claims_of(pod)]
+    live = [pod for pod in pods if not is_finished(pod)]
+    if live:
+        name = live[0].metadata.name
+        return Link(
+            step,
+            State.WAITING,
+            f'the pod "{name}" uses it' + (f", and {len(live) - 1} more" if len(live) > 1 else ""),
+            Mover.USER,
+            "the owner of the pod",
+            since_s,
+            commands=(Command(f"kubectl -n {key.namespace} delete pod {name}", "ends that pod", safe=False),),
+        )
+    if pods:
+        name = pods[0].metadata.name
+        return Link(
+            step,
+            State.WAITING,
+            f'the pod "{name}" has ended, and still names it',
+            Mover.CLUSTER,
+            "the protection controller (kube-controller-manager, or mooring binder)",
+            since_s,
+            commands=(Command(f"kubectl -n {key.namespace} delete pod {name}", "safe: that pod has ended"),),
+        )
+    who = "the protection controller (kube-controller-manager, or mooring binder)"
+    return Link(step, State.WAITING, "no pod uses it any more", Mover.CLUSTER, who, since_s)
+
+
+def _protected_volume(scene: Scene, step: str, obj: Any) -> Link | None:
+    if not isinstance(obj, PersistentVolume):
+        return None
+    since_s, ref = moment_s(obj.metadata.deletion_timestamp), obj.spec.claim_ref
+    claim = scene.claims.get(Key(ref.namespace, ref.name)) if ref is not None else None
+    if claim is not None:
+        key = key_of(claim)
+        return Link(
+            step,
+            State.WAITING,
+            f'the claim "{key}" is bound to it',
+            Mover.USER,
+            "the owner of the claim",
+            since_s,
+            commands=(Command(f"kubectl -n {key.namespace} delete pvc {key.name}", "deletes the claim, and with it the data", safe=False),),
+        )
+    return Link(step, State.WAITING, "no claim is bound to it any more", Mover.CLUSTER, "the protection controller", since_s)
+
+
+def _attached(scene: Scene, step: str, obj: Any) -> Link | None:
+    if isinstance(obj, VolumeAttachment):
+        return attachment_link(scene, step, obj)
+    if not isinstance(obj, PersistentVolume):
+        return None
+    since_s, (driver, _) = moment_s(obj.metadata.deletion_timestamp), driver_and_handle(obj)
+    held = [one for one in scene.attachments.values() if one.spec.source.persistent_volume_name == obj.metadata.name]
+    if held:
+        link = attachment_link(scene, step, held[0])
+        text = f"it is still attached to node {held[0].spec.node_name}"
+        if link.state is State.FAILED:
+            return link
+        return Link(step, State.WAITING, text, Mover.CLUSTER, "the attach/detach controller, then csi-attacher", since_s)
+    silent = silent_link(scene, step, "csi-attacher", driver)
+    if silent is not None:
+        return silent
+    if scene.drivers.get(Key("", driver)) is None:
+        return Link(
+            step,
+            State.FAILED,
+            f"the driver {driver} is gone, and its attacher with it: nobody takes this finalizer off",
+            Mover.OPERATOR,
+            "whoever removed the driver",
+            since_s,
+            commands=(Command(f"mooring release --driver={driver}", "proves first that nothing is attached, asks, then takes it off"),),
+        )
+    return Link(step, State.WAITING, "it is attached nowhere", Mover.CLUSTER, f"csi-attacher of {driver}", since_s)
+
+
+def _provisioned(scene: Scene, step: str, obj: Any) -> Link | None:
+    if not isinstance(obj, PersistentVolume):
+        return None
+    since_s, (driver, _) = moment_s(obj.metadata.deletion_timestamp), driver_and_handle(obj)
+    failed = next(iter(scene.events(obj, "VolumeFailedDelete")), None)
+    if failed is not None:
+        told = diagnosed(failed.message, driver=driver, namespace="", program="csi-provisioner")
+        text = f"the driver {driver} does not delete the volume"
+        return failed_link(step, told, text, failed.first_s, failed.message, "csi-provisioner tries again by itself")
+    silent = silent_link(scene, step, "csi-provisioner", driver)
+    return silent or Link(step, State.WAITING, "the driver is to delete the volume", Mover.CLUSTER, f"csi-provisioner of {driver}", since_s)
+
+
+def _cloned(scene: Scene, step: str, obj: Any) -> Link | None:
+    if not isinstance(obj, PersistentVolumeClaim):
+        return None
+    since_s = moment_s(obj.metadata.deletion_timestamp)
+    return Link(step, State.WAITING, "a copy of its volume is being made", Mover.CLUSTER, "csi-provisioner", since_s)
+
+
+_KNOWN: Final[Mapping[str, Callable[[Scene, str, Any], Link | None]]] = {
+    "kubernetes.io/pvc-protection": _protected_claim,
+    "kubernetes.io/pv-protection": _protected_volume,
+    "external-attacher/": _attached,
+    "external-provisioner.volume.kubernetes.io/finalizer": _provisioned,
+    "provisioner.storage.kubernetes.io/cloning-protection": _cloned,
+}
+"""The finalizers of storage, by what is in their name."""

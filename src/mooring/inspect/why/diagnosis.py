@@ -1,0 +1,144 @@
+"""What an error text says of its cause: whose move it is, and the next command. Pure.
+
+The texts are those of the Go sidecars, of kubelet and scheduler, and of Mooring, which keeps them to the letter.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+from typing import Final
+
+from mooring.inspect.why.chain import Command, Link, Mover, State
+from mooring.inspect.why.codes import MEANINGS, code_in
+
+USER_CODES: Final = ("InvalidArgument", "OutOfRange", "Unauthenticated", "AlreadyExists")
+"""After these the driver waits for other parameters, secrets or sizes."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """cause: a sentence, "" where the error text has to do."""
+
+    mover: Mover
+    who: str
+    cause: str = ""
+    code: str = ""
+    commands: tuple[Command, ...] = ()
+
+    @property
+    def meaning(self) -> str:
+        return MEANINGS.get(self.code, "")
+
+
+def diagnosed(error: str, *, driver: str, namespace: str, program: str) -> Diagnosis:
+    """driver: whose call failed. namespace: that of the claim, for commands. program: which made the call, as `csi-provisioner`."""
+    for pattern, told in _CAUSES:
+        found = pattern.search(error)
+        if found is not None:
+            return dataclasses.replace(told(found), code=code_in(error))
+    code = code_in(error)
+    if not code:
+        return Diagnosis(Mover.CLUSTER, program, commands=(_logs(program, driver),))
+    if code in USER_CODES:
+        who = f"whoever wrote the class, the secret or the claim (the driver {driver} does not accept them)"
+        return Diagnosis(Mover.USER, who, code=code, commands=(_logs(program, driver),))
+    return Diagnosis(Mover.DRIVER, f"the driver {driver}", code=code, commands=(_logs(program, driver),))
+
+
+def failed_link(step: str, told: Diagnosis, text: str, since_s: float, error: str, retry: str, also: tuple[Command, ...] = ()) -> Link:
+    """text: where the error names no cause. also: commands after those of the diagnosis. What only waits for others has not failed."""
+    state = State.WAITING if told.mover is Mover.CLUSTER and told.cause else State.FAILED
+    return Link(
+        step, state, told.cause or text, told.mover, told.who, since_s, error, told.code, told.meaning, retry, (*told.commands, *also)
+    )
+
+
+def _logs(program: str, driver: str) -> Command:
+    return Command(
+        "kubectl get pods -A | grep -i csi",
+        f"reads only: finds the pods of {driver}; then kubectl logs of the containers {program} and the driver's own",
+    )
+
+
+def _secret(found: re.Match[str]) -> Diagnosis:
+    name, namespace = found["name"], found["namespace"]
+    return Diagnosis(
+        Mover.USER,
+        "whoever keeps the driver's secrets",
+        f'the secret "{namespace}/{name}" does not exist',
+        commands=(
+            Command(
+                f"kubectl -n {namespace} create secret generic {name} --from-literal=KEY=VALUE",
+                "safe: makes the secret; its keys are those of the driver's manual",
+            ),
+        ),
+    )
+
+
+def _forbidden(found: re.Match[str]) -> Diagnosis:
+    user, verb, resource, group = found["user"], found["verb"], found["resource"], found["group"] or ""
+    account = re.fullmatch(r"system:serviceaccount:([^:]+):(.+)", user)
+    what = f"{resource}.{group}" if group else resource
+    name = re.sub(r"[^a-z0-9]+", "-", f"csi-{verb}-{resource}".lower())
+    subject = f"--serviceaccount={account[1]}:{account[2]}" if account else f"--user={user}"
+    return Diagnosis(
+        Mover.OPERATOR,
+        "whoever keeps the sidecars' roles",
+        f"{user} has no right to {verb} {what}",
+        commands=(
+            Command(f"kubectl create clusterrole {name} --verb={verb} --resource={what}", "safe: a role with this right alone"),
+            Command(f"kubectl create clusterrolebinding {name} --clusterrole={name} {subject}", "safe: gives it to the sidecar"),
+        ),
+    )
+
+
+def _quota(found: re.Match[str]) -> Diagnosis:
+    quota = found["quota"]
+    return Diagnosis(
+        Mover.USER,
+        "the owner of the namespace, or who keeps its quota",
+        f'the quota "{quota}" of the namespace is used up',
+        commands=(
+            Command("kubectl describe resourcequota -n NAMESPACE", "reads only: what is used, and by how much it is over"),
+            Command(f"kubectl edit resourcequota {quota} -n NAMESPACE", "safe: raises the limit"),
+        ),
+    )
+
+
+def _no_driver_on_node(found: re.Match[str]) -> Diagnosis:
+    driver = found["driver"]
+    return Diagnosis(
+        Mover.OPERATOR,
+        f"whoever runs the driver {driver} on the nodes",
+        f"the driver {driver} is not registered on the node: its node plugin does not run there, or its registrar failed",
+        commands=(
+            Command("kubectl get csinodes -o wide", "reads only: on which nodes the driver is registered"),
+            Command("kubectl get daemonsets -A | grep -i csi", "reads only: whether its node plugin is to run on this node"),
+        ),
+    )
+
+
+def _used_by(found: re.Match[str]) -> Diagnosis:
+    return Diagnosis(Mover.USER, "the owner of the pods that have the volume", "the volume may be attached to one node at a time")
+
+
+def _timed_out(found: re.Match[str]) -> Diagnosis:
+    return Diagnosis(Mover.CLUSTER, "the kubelet of the node", "the kubelet waits for the attach, or for its driver")
+
+
+_CAUSES: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Diagnosis]], ...]] = (
+    (re.compile(r'secret (?P<name>[\w.-]+) in namespace (?P<namespace>[\w-]+): secrets "[^"]+" not found'), _secret),
+    (re.compile(r'secret "?(?P<namespace>[\w-]+)/(?P<name>[\w.-]+)"?.{0,40}not found'), _secret),
+    (
+        re.compile(r'User "(?P<user>[^"]+)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)"(?: in API group "(?P<group>[^"]*)")?'),
+        _forbidden,
+    ),
+    (re.compile(r"exceeded quota: (?P<quota>[\w.-]+)"), _quota),
+    (re.compile(r"driver name (?P<driver>\S+) not found in the list of registered CSI drivers"), _no_driver_on_node),
+    (re.compile(r"CSINode \S+ does not contain driver (?P<driver>\S+)"), _no_driver_on_node),
+    (re.compile(r"Multi-Attach error"), _used_by),
+    (re.compile(r"timed out waiting for the condition|timeout expired waiting for volumes to attach"), _timed_out),
+)
+"""The first that matches is the cause."""

@@ -1,0 +1,77 @@
+"""Whether a driver's sidecar renews its Lease. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+from mooring.api.coordination import Lease
+from mooring.api.names import sanitised
+from mooring.inspect.why.chain import Command, Link, Mover, State
+from mooring.inspect.why.scene import Scene, moment_s
+
+LOCKS: Final = {
+    "csi-attacher": "external-attacher-leader-{}",
+    "csi-provisioner": "{}",
+    "csi-resizer": "external-resizer-{}",
+    "csi-snapshotter": "external-snapshotter-leader-{}",
+}
+"""Names of the Leases of a driver's sidecars: the Go ones', which Mooring's have, too."""
+TOGETHER: Final = "mooring-controller-{}"
+"""The Lease of several sidecars in one process."""
+
+SKEW_S: Final = 30.0
+"""How far the clock of a cluster may be from ours before a renewal counts as missed."""
+
+
+def lock_names(driver: str) -> tuple[str, ...]:
+    """Of all Leases that a driver's sidecars may hold."""
+    return tuple(lock.format(sanitised(driver)) for lock in (*LOCKS.values(), TOGETHER))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Leader:
+    """The program's Lease. key: namespace and name. renewed_s: seconds since 1970."""
+
+    key: str
+    holder: str
+    renewed_s: float
+    is_live: bool
+
+
+def leader(scene: Scene, program: str, driver: str) -> Leader | None:
+    """The newest Lease of the program; None without one that can be seen: it may run without election."""
+    names = {LOCKS[program].format(sanitised(driver)), TOGETHER.format(sanitised(driver))}
+    found = [_leader(scene, one) for one in scene.leases.values() if one.metadata.name in names]
+    return max(found, key=lambda one: one.renewed_s, default=None)
+
+
+def _leader(scene: Scene, lease: Lease) -> Leader:
+    spec = lease.spec
+    renewed_s = moment_s(spec.renew_time)
+    holds_s = (spec.lease_duration_seconds or 15) + SKEW_S
+    is_live = bool(spec.holder_identity) and scene.now_s - renewed_s < holds_s
+    return Leader(f"{lease.metadata.namespace}/{lease.metadata.name}", spec.holder_identity or "", renewed_s, is_live)
+
+
+def silent_link(scene: Scene, step: str, program: str, driver: str) -> Link | None:
+    """The link of a step whose program does not renew its Lease, None where it does, or where nobody can know."""
+    held = leader(scene, program, driver)
+    if held is None or held.is_live:
+        return None
+    namespace = held.key.partition("/")[0]
+    return Link(
+        step,
+        State.FAILED,
+        f"{program} of {driver} does not run: nobody renews its Lease {held.key}"
+        + (f", last held by {held.holder}" if held.holder else ""),
+        Mover.OPERATOR,
+        f"whoever runs the driver {driver}",
+        since_s=held.renewed_s,
+        commands=(
+            Command(f"kubectl -n {namespace} get pods", "reads only: whether the sidecar's pod is there, and why it does not run"),
+            Command(
+                f"kubectl -n {namespace} get deployments,statefulsets", "reads only: what is to make that pod; kubectl scale brings it back"
+            ),
+        ),
+    )

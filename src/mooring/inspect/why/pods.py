@@ -1,0 +1,170 @@
+"""The links of a pod: its place, its claims, their attachments, its mounts."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Final
+
+from mooring.api.binding import claims_of, is_finished
+from mooring.api.meta import Key
+from mooring.api.nodes import is_ready
+from mooring.api.pods import Pod
+from mooring.inspect.why.attaching import attach_link
+from mooring.inspect.why.chain import Command, Link, Mover, State
+from mooring.inspect.why.claims import claim_link
+from mooring.inspect.why.diagnosis import Diagnosis, diagnosed, failed_link
+from mooring.inspect.why.nodes import silent_node_link
+from mooring.inspect.why.scene import Scene, moment_s
+from mooring.inspect.why.volumes import driver_and_handle
+
+MOUNT_EVENTS: Final = ("FailedMount", "FailedMapVolume", "FailedAttachVolume", "VolumeFailedMount")
+
+
+def pod_links(scene: Scene, pod: Pod) -> tuple[Link, ...]:
+    """From the scheduler to the mounts, in the order in which they can be done."""
+    claims = [_with_quota(scene, pod, claim_link(scene, key)) for key in claims_of(pod)]
+    placed = scheduling_link(scene, pod)
+    if is_finished(pod) or not pod.spec.node_name:
+        early = [link for link in claims if link.who != "the scheduler"]  # a claim that waits for the pod's place comes after it
+        return (*early, placed, *(link for link in claims if link not in early))
+    attached = [link for key in claims_of(pod) if (link := attach_link(scene, pod, key))]
+    before = [placed, *claims, *attached]
+    return (*before, mount_link(scene, pod, is_due=all(link.state is State.DONE for link in before)))
+
+
+def _with_quota(scene: Scene, pod: Pod, link: Link) -> Link:
+    """What the pod's controller was told when it wanted to make the claim that is missing."""
+    if link.state is not State.FAILED or "does not exist" not in link.text:
+        return link
+    owner = next((one for one in pod.metadata.owner_references or () if one.controller), None)
+    refused = next((one for one in scene.events_of(owner.uid, "FailedCreate") if "quota" in one.message), None) if owner else None
+    if refused is None:
+        return link
+    told = diagnosed(refused.message, driver="", namespace=pod.metadata.namespace, program="")
+    told = dataclasses.replace(told, cause=f"{link.text}: {told.cause}")
+    return failed_link(link.name, told, "", refused.first_s, refused.message, "")
+
+
+# -- the place
+
+
+def scheduling_link(scene: Scene, pod: Pod) -> Link:
+    """Where the pod is to run, or what the scheduler says."""
+    step, since_s = "place", moment_s(pod.metadata.creation_timestamp)
+    if pod.spec.node_name:
+        return Link(step, State.DONE, f"on node {pod.spec.node_name}")
+    gates = [one.name for one in pod.spec.scheduling_gates or ()]
+    if gates:
+        return Link(step, State.WAITING, f"its scheduling gates hold it: {', '.join(gates)}", Mover.USER, "whoever set the gates", since_s)
+    said = next((one for one in pod.status.conditions or () if one.type == "PodScheduled" and one.status == "False"), None)
+    scheduler = f'the scheduler "{pod.spec.scheduler_name or "default-scheduler"}"'
+    if said is None or not said.message:
+        look = Command("kubectl -n kube-system get lease kube-scheduler", "reads only: whether the scheduler is alive")
+        return Link(step, State.WAITING, f"{scheduler} has not looked at it yet", Mover.CLUSTER, scheduler, since_s, commands=(look,))
+    describe = Command(f"kubectl -n {pod.metadata.namespace} describe pod {pod.metadata.name}", "reads only: what it asks of a node")
+    unknown = Diagnosis(Mover.OPERATOR, "whoever owns the nodes or the pod's demands", "no node takes it", commands=(describe,))
+    told = next((one for pattern, one in _PLACES if pattern.search(said.message)), unknown)
+    return failed_link(step, told, "", moment_s(said.last_transition_time), said.message, _LOOKS_AGAIN)
+
+
+_LOOKS_AGAIN: Final = "the scheduler looks again when something changes"
+_VOLUMES: Final = Command("kubectl get pv -o wide", "reads only: the volumes; kubectl describe pv says where each is")
+_NODES: Final = Command("kubectl get nodes --show-labels", "reads only: which nodes are ready, and where they are")
+_LIMITS: Final = Command("kubectl get csinodes -o yaml", "reads only: how many volumes of each driver a node takes (allocatable.count)")
+_CAPACITY: Final = Command("kubectl get csistoragecapacities -A", "reads only: how much room the driver has reported, by place")
+
+_PLACES: Final = (
+    (
+        re.compile("unbound immediate PersistentVolumeClaims"),
+        Diagnosis(Mover.CLUSTER, "whoever the claims wait for", "it is placed once its claims are bound"),
+    ),
+    (
+        re.compile(r'persistentvolumeclaim "[^"]+" not found'),
+        Diagnosis(Mover.USER, "the owner of the pod", "a claim that it names does not exist"),
+    ),
+    (
+        re.compile(r"volume node affinity conflict|didn't match PersistentVolume's node affinity"),
+        Diagnosis(
+            Mover.OPERATOR,
+            "whoever owns the nodes of the volume's zone",
+            "its volume is in another place than the nodes that could take it",
+            commands=(_NODES, _VOLUMES),
+        ),
+    ),
+    (
+        re.compile("exceed max volume count"),
+        Diagnosis(
+            Mover.OPERATOR,
+            "whoever can add nodes, or move pods away",
+            "the nodes have as many volumes as their drivers allow",
+            commands=(_LIMITS,),
+        ),
+    ),
+    (
+        re.compile("did not have enough free storage"),
+        Diagnosis(
+            Mover.OPERATOR, "whoever owns the storage", "the storage that the nodes can reach has no room left", commands=(_CAPACITY,)
+        ),
+    ),
+    (
+        re.compile("find available persistent volumes to bind"),
+        Diagnosis(
+            Mover.OPERATOR,
+            "whoever makes PersistentVolumes",
+            "no free volume fits its claims, and their class makes none",
+            commands=(_VOLUMES,),
+        ),
+    ),
+    (
+        re.compile("ReadWriteOncePod"),
+        Diagnosis(Mover.USER, "the owner of the other pod", "another pod uses a claim that is for one pod alone"),
+    ),
+)
+"""What kube-scheduler writes, and mooring binder, by pattern."""
+
+
+# -- the mounts
+
+
+def mount_link(scene: Scene, pod: Pod, *, is_due: bool) -> Link:
+    """is_due: everything before it is done. The kubelet's, for all volumes of the pod."""
+    step, node = "mount", pod.spec.node_name
+    if _has_run(pod):
+        return Link(step, State.DONE, "its containers have started, so all its volumes are mounted")
+    since_s = moment_s(pod.status.start_time or pod.metadata.creation_timestamp)
+    if not is_due:
+        return Link(step, State.WAITING, "comes after the links before", Mover.CLUSTER, f"the kubelet of node {node}", since_s)
+    known = scene.nodes.get(Key("", node))
+    if known is not None and not is_ready(known):
+        return silent_node_link(scene, step, node, f"node {node} does not report: nothing is mounted there")
+    missing = _unregistered(scene, pod)
+    failed = next(iter(scene.events(pod, *MOUNT_EVENTS)), None)
+    if failed is None and missing is None:
+        return Link(step, State.WAITING, "the kubelet mounts the volumes", Mover.CLUSTER, f"the kubelet of node {node}", since_s)
+    error = failed.message if failed is not None else f"driver name {missing} not found in the list of registered CSI drivers"
+    driver = missing or next(iter(_drivers(scene, pod)), "")
+    told = diagnosed(error, driver=driver, namespace=pod.metadata.namespace, program="kubelet")
+    first_s = failed.first_s if failed is not None else since_s
+    retry = "the kubelet tries again by itself, at most two minutes after the last try"
+    return failed_link(step, told, f"the kubelet of node {node} can't mount it", first_s, error, retry)
+
+
+def _has_run(pod: Pod) -> bool:
+    states = [*(pod.status.init_container_statuses or ()), *(pod.status.container_statuses or ())]
+    return is_finished(pod) or any(one.state.running or one.state.terminated for one in states)
+
+
+def _drivers(scene: Scene, pod: Pod) -> list[str]:
+    claims = [scene.claims.get(key) for key in claims_of(pod)]
+    volumes = [scene.volumes.get(Key("", one.spec.volume_name)) for one in claims if one is not None and one.spec.volume_name]
+    return [driver for pv in volumes if pv is not None and (driver := driver_and_handle(pv)[0])]
+
+
+def _unregistered(scene: Scene, pod: Pod) -> str | None:
+    """A driver of the pod's volumes that its node does not have; None where all are there, or that can't be known."""
+    csi_node = scene.csi_nodes.get(Key("", pod.spec.node_name))
+    if csi_node is None:
+        return None
+    there = {one.name for one in csi_node.spec.drivers or ()}
+    return next((driver for driver in _drivers(scene, pod) if driver not in there), None)

@@ -1,0 +1,231 @@
+"""Reads what an explanation needs. Names lead from one object to the next; of a kind as a whole only what no name leads to is listed.
+
+Nothing here writes. What the API server refuses to show is noted in the scene, and the explanation goes on without it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+from mooring.api.binding import claims_of
+from mooring.api.classes import class_of
+from mooring.api.coordination import LEASES, NODE_LEASE_NAMESPACE
+from mooring.api.core import EVENTS, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from mooring.api.meta import Key, Kind, Object, is_deleting
+from mooring.api.pods import PODS, Pod
+from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES, VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
+from mooring.api.storage import CSI_DRIVERS, CSI_NODES, STORAGE_CLASSES, VOLUME_ATTACHMENTS
+from mooring.api.volume_names import attachment_name
+from mooring.cluster.binder.view import BY_CLAIM, CLAIM_INDEXES, POD_INDEXES, VOLUME_INDEXES
+from mooring.inspect.why.leaders import lock_names
+from mooring.inspect.why.scene import Scene, SeenEvent, Shelf
+from mooring.inspect.why.volumes import driver_and_handle
+from mooring.kube.cluster import EVERYTHING, Cluster, Selection
+from mooring.kube.errors import Forbidden, NotFound, NotServed
+from mooring.kube.list_all import list_all
+from mooring.sidecars.attacher.view import ATTACHMENT_INDEXES, BY_VOLUME
+from mooring.sidecars.attacher.view import VOLUME_INDEXES as VOLUME_INDEXES_OF_ATTACHER
+
+T = TypeVar("T", bound=Object)
+
+SEEN_EVENTS: Final = EVENTS.decoded_as(SeenEvent)
+
+
+class Reading:
+    """Fills a scene. now_s: seconds since 1970."""
+
+    def __init__(self, cluster: Cluster, now_s: float) -> None:
+        self._cluster = cluster
+        indexes: dict[str, Mapping[str, Callable[[Any], Iterable[str]]]] = {
+            "pods": POD_INDEXES,
+            "claims": CLAIM_INDEXES,
+            "volumes": {**VOLUME_INDEXES, **VOLUME_INDEXES_OF_ATTACHER},
+            "attachments": ATTACHMENT_INDEXES,
+        }
+        self.scene = Scene(now_s, indexes)
+        self._listed: set[str] = set()  # namespaces whose pods were
+
+    # -- the ways from object to object
+
+    async def pod(self, key: Key) -> Pod | None:
+        """The pod with its claims, volumes, attachments and node."""
+        pod = await self._get(self.scene.pods, PODS, key)
+        if pod is None:
+            return None
+        await self._events(pod)
+        if pod.spec.node_name:
+            await self.node(pod.spec.node_name)
+        for claim in claims_of(pod):
+            await self.claim(claim)
+            await self._attachment(claim, pod.spec.node_name)
+        owner = next((one for one in pod.metadata.owner_references or () if one.controller), None)
+        if owner is not None:
+            await self._events_of_uid(key.namespace, owner.uid)
+        return pod
+
+    async def claim(self, key: Key) -> None:
+        """The claim with its class, volume, source and driver; with the pods around it where it may wait for one."""
+        if self.scene.claims.get(key) is not None:
+            return
+        claim = await self._get(self.scene.claims, PERSISTENT_VOLUME_CLAIMS, key)
+        if claim is None:
+            return
+        await self._events(claim)
+        class_name, driver = class_of(claim), ""
+        if class_name:
+            found = await self._get(self.scene.classes, STORAGE_CLASSES, Key("", class_name))
+            driver = found.provisioner if found is not None else ""
+        if not driver and claim.spec.storage_class_name != "":
+            await self._list(self.scene.classes, STORAGE_CLASSES)  # for advice: one of them may be meant
+        if claim.spec.volume_name:
+            await self.volume(claim.spec.volume_name)
+        elif driver:
+            await self._driver(driver)
+        source = claim.spec.data_source_ref or claim.spec.data_source
+        if source is not None and source.kind == "VolumeSnapshot":
+            await self.snapshot(Key(key.namespace, source.name))
+        elif source is not None and source.kind == "PersistentVolumeClaim":
+            await self._get(self.scene.claims, PERSISTENT_VOLUME_CLAIMS, Key(key.namespace, source.name))
+        if is_deleting(claim) or not claim.spec.volume_name or claim.status.allocated_resource_statuses:
+            await self._pods_of(key.namespace)
+
+    async def volume(self, name: str) -> None:
+        """The PersistentVolume with its driver and class."""
+        pv = await self._get(self.scene.volumes, PERSISTENT_VOLUMES, Key("", name))
+        if pv is None:
+            return
+        await self._events(pv)
+        driver, _ = driver_and_handle(pv)
+        if driver:
+            await self._driver(driver)
+        if pv.spec.claim_ref is not None:
+            ref = Key(pv.spec.claim_ref.namespace, pv.spec.claim_ref.name)
+            if self.scene.claims.get(ref) is None:
+                await self._get(self.scene.claims, PERSISTENT_VOLUME_CLAIMS, ref)
+
+    async def attachments_of(self, pv_name: str) -> None:
+        """All attachments of a volume: no name leads to them, so the kind is listed."""
+        await self._list(self.scene.attachments, VOLUME_ATTACHMENTS, keep=lambda one: one.spec.source.persistent_volume_name == pv_name)
+
+    async def attachment(self, name: str) -> None:
+        """The attachment with its volume and node."""
+        attachment = await self._get(self.scene.attachments, VOLUME_ATTACHMENTS, Key("", name))
+        if attachment is None:
+            return
+        await self._events(attachment)
+        await self.node(attachment.spec.node_name)
+        await self._driver(attachment.spec.attacher)
+        if attachment.spec.source.persistent_volume_name:
+            await self.volume(attachment.spec.source.persistent_volume_name)
+
+    async def node(self, name: str) -> None:
+        """The node with its CSINode and its sign of life."""
+        node = await self._get(self.scene.nodes, NODES, Key("", name))
+        await self._get(self.scene.csi_nodes, CSI_NODES, Key("", name))
+        if node is not None:
+            await self._events(node)
+        await self._get(self.scene.leases, LEASES, Key(NODE_LEASE_NAMESPACE, name), is_vital=False)
+
+    async def on_node(self, name: str) -> None:
+        """The pods of a node, and the attachments to it."""
+        await self._list(self.scene.pods, PODS, Selection(field_selector=f"spec.nodeName={name}"))
+        await self._list(self.scene.attachments, VOLUME_ATTACHMENTS, keep=lambda one: one.spec.node_name == name)
+
+    async def snapshot(self, key: Key) -> None:
+        """The snapshot with its content, class, driver and source."""
+        snapshot = await self._get(self.scene.snapshots, VOLUME_SNAPSHOTS, key)
+        if snapshot is None:
+            return
+        await self._events(snapshot)
+        class_name = snapshot.spec.volume_snapshot_class_name
+        if class_name:
+            found = await self._get(self.scene.snapshot_classes, VOLUME_SNAPSHOT_CLASSES, Key("", class_name))
+            if found is not None:
+                await self._driver(found.driver)
+        content = snapshot.status.bound_volume_snapshot_content_name if snapshot.status else None
+        content = content or snapshot.spec.source.volume_snapshot_content_name or f"snapcontent-{snapshot.metadata.uid}"
+        held = await self._get(self.scene.contents, VOLUME_SNAPSHOT_CONTENTS, Key("", content))
+        if held is not None:
+            await self._events(held)
+            await self._driver(held.spec.driver)
+        source = snapshot.spec.source.persistent_volume_claim_name
+        if source:
+            await self.claim(Key(key.namespace, source))
+
+    async def _driver(self, name: str) -> None:
+        """The CSIDriver, and the Leases of its sidecars."""
+        if self.scene.drivers.get(Key("", name)) is not None:
+            return
+        await self._get(self.scene.drivers, CSI_DRIVERS, Key("", name))
+        for lock in lock_names(name):
+            chosen = Selection(field_selector=f"metadata.name={lock}")
+            await self._list(self.scene.leases, LEASES, chosen, is_vital=False)
+
+    async def _attachment(self, claim: Key, node: str) -> None:
+        """The attachment of a claim's volume to a node; where there is none, those that may be in its way."""
+        held = self.scene.claims.get(claim)
+        pv = self.scene.volumes.get(Key("", held.spec.volume_name)) if held is not None else None
+        driver, handle = driver_and_handle(pv) if pv is not None else ("", "")
+        if not (node and handle) or pv is None:
+            return
+        found = await self._get(self.scene.attachments, VOLUME_ATTACHMENTS, Key("", attachment_name(driver, handle, node)))
+        if found is not None:
+            await self._events(found)
+            return
+        await self._pods_of(claim.namespace)
+        elsewhere = {pod.spec.node_name for pod in self.scene.pods.by(BY_CLAIM, str(claim))} - {"", node}
+        for other in sorted(elsewhere):
+            await self._get(self.scene.attachments, VOLUME_ATTACHMENTS, Key("", attachment_name(driver, handle, other)))
+        if not self.scene.attachments.by(BY_VOLUME, pv.metadata.name):
+            await self.attachments_of(pv.metadata.name)
+        for one in self.scene.attachments.by(BY_VOLUME, pv.metadata.name):
+            await self._get(self.scene.nodes, NODES, Key("", one.spec.node_name))
+
+    async def _pods_of(self, namespace: str) -> None:
+        if namespace not in self._listed:
+            self._listed.add(namespace)
+            await self._list(self.scene.pods, PODS, Selection(namespace=namespace))
+
+    # -- requests
+
+    async def _get(self, shelf: Shelf[T], kind: Kind[T], key: Key, *, is_vital: bool = True) -> T | None:
+        """is_vital: its absence from the scene is told, if a refusal is its cause. Raises ApiError for a server that does not answer."""
+        if (known := shelf.get(key)) is not None:
+            return known
+        try:
+            found = await self._cluster.get(kind, key.name, key.namespace)
+        except NotFound:
+            return None
+        except (Forbidden, NotServed) as error:
+            if is_vital and not self.scene.is_hidden(kind, key):
+                self.scene.hide(kind, key, str(error))
+            return None
+        shelf.put(found)
+        return found
+
+    async def _list(
+        self,
+        shelf: Shelf[T],
+        kind: Kind[T],
+        selection: Selection = EVERYTHING,
+        *,
+        keep: Callable[[T], bool] = lambda one: True,
+        is_vital: bool = True,
+    ) -> None:
+        try:
+            async for one in list_all(self._cluster, kind, selection):
+                if keep(one):
+                    shelf.put(one)
+        except (Forbidden, NotServed) as error:
+            if is_vital:
+                self.scene.hide(kind, Key(selection.namespace or "", "all"), str(error))
+
+    async def _events(self, obj: Object) -> None:
+        await self._events_of_uid(obj.metadata.namespace or "default", obj.metadata.uid)
+
+    async def _events_of_uid(self, namespace: str, uid: str) -> None:
+        chosen = Selection(namespace=namespace, field_selector=f"involvedObject.uid={uid}")
+        with contextlib.suppress(Forbidden):
+            self.scene.put_events(uid, [one async for one in list_all(self._cluster, SEEN_EVENTS, chosen)])

@@ -1,0 +1,510 @@
+"""`mooring why` (issue 29) on the in-process port, in virtual time: which link blocks, whose move it is, and what to type."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import importlib
+import inspect
+import io
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from mooring.api.meta import Kind
+from mooring.api.storage import VOLUME_ATTACHMENTS
+from mooring.api.volume_names import attachment_name
+from mooring.apiserver.local import Faults
+from mooring.base.clock import rfc3339, rfc3339_micro
+from mooring.base.errors import ConfigError
+from mooring.base.flags import UsageError
+from mooring.cli.why import Why, WhyFlags
+from mooring.inspect.why import attaching, claims
+from mooring.inspect.why.chain import Mover
+from mooring.inspect.why.codes import MEANINGS, code_in
+from mooring.kube.errors import Forbidden
+from mooring.wire.grpc.codes import Code, go_name
+from tests.support.builders import (
+    DRIVER,
+    KINDS,
+    Json,
+    a_bound_claim,
+    a_claim,
+    a_class,
+    a_csi_driver,
+    a_csi_node,
+    a_lease,
+    a_new_snapshot,
+    a_pod,
+    a_ready_node,
+    a_snapshot_class,
+    a_va,
+    a_volume,
+    an_attached_va,
+)
+from tests.support.cluster_world import EPOCH_S, ClusterWorld
+from tests.support.virtual_loop import in_virtual_time
+
+pytestmark = in_virtual_time
+
+BOUND = {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
+VA = attachment_name(DRIVER, "pv", "n1")
+EXHAUSTED = "rpc error: code = ResourceExhausted desc = no room"
+
+
+class WhyWorld(ClusterWorld):
+    def __init__(self, faults: Faults | None = None) -> None:
+        super().__init__(faults)
+        self.out = io.StringIO()
+
+    async def why(self, *words: str, **flags: Any) -> tuple[int, str]:
+        """The exit code and the text; nothing is written by it."""
+        self.story.clear()
+        self.out = io.StringIO()
+        code = await Why(WhyFlags(**flags), words, self.cluster, self.clock, "default", self.out).run()
+        assert not [step for step in self.story if not step.startswith(("get", "list"))], self.story
+        return code, self.out.getvalue()
+
+    async def values(self, *words: str, **flags: Any) -> dict[str, Any]:
+        _, text = await self.why(*words, output="json", **flags)
+        found: dict[str, Any] = json.loads(text)
+        return found
+
+    async def blocking(self, *words: str) -> dict[str, Any]:
+        """The link that blocks."""
+        found = await self.values(*words)
+        return next(link for link in found["links"] if link["name"] == found["blockedAt"] and link["state"] != "done")
+
+    async def tell(self, obj: Json, reason: str, message: str, type_: str = "Warning") -> None:
+        """An Event about the object."""
+        meta = obj["metadata"]
+        ref = {"kind": obj["kind"], "namespace": meta.get("namespace", "default"), "name": meta["name"], "uid": meta["uid"]}
+        at = rfc3339(self.clock.wall_s())
+        body = {"kind": "Event", "metadata": {"name": f"{meta['name']}.{reason.lower()}", "namespace": ref["namespace"]}}
+        await self.create({**body, "involvedObject": ref, "reason": reason, "message": message, "type": type_, "firstTimestamp": at})
+
+    async def bound(self, *, pod_on: str = "n1", nodes: tuple[str, ...] = ("n1", "n2")) -> Json:
+        """A claim with its volume, nodes with the driver, and a pod on one of them; nothing is attached."""
+        await self.create(a_class(), a_csi_driver(), *(a_ready_node(one) for one in nodes))
+        await self.create(*(a_csi_node(one) for one in nodes))
+        claim = await self.create(a_bound_claim())
+        await self.create(a_volume(claim=claim, phase="Bound"))
+        return await self.create(a_pod("web", "claim", node=pod_on))
+
+
+# -- claims
+
+
+async def test_a_claim_without_its_class_gets_a_command_that_makes_it_anew() -> None:
+    world = WhyWorld()
+    await world.create(a_class("good", default=True), a_claim(sc="wrong"))
+    link = await world.blocking("pvc/claim")
+    assert ("failed", "user", 'its StorageClass "wrong" does not exist') == (link["state"], link["mover"], link["text"])
+    assert '"storageClassName": "good"' in link["commands"][0]["line"]
+    assert 4 == (await world.why("pvc/claim"))[0]
+
+
+async def test_without_any_class_the_default_one_is_to_be_marked() -> None:
+    world = WhyWorld()
+    await world.create(a_class("only"), a_claim(sc=None))
+    link = await world.blocking("pvc", "claim")
+    assert "kubectl annotate storageclass only storageclass.kubernetes.io/is-default-class=true" == link["commands"][0]["line"]
+
+
+FAILURES: Mapping[str, tuple[str, str, str]] = {
+    'error getting secret creds in namespace vault: secrets "creds" not found': (
+        "user",
+        'the secret "vault/creds" does not exist',
+        "kubectl -n vault create secret generic creds",
+    ),
+    f"failed to provision volume with StorageClass: {EXHAUSTED}": ("driver", "does not make the volume", "kubectl get pods"),
+    "rpc error: code = InvalidArgument desc = no such parameter": ("user", "does not make the volume", "kubectl get pods"),
+    'persistentvolumes is forbidden: User "system:serviceaccount:kube-system:csi" cannot create resource "persistentvolumes" '
+    'in API group "" at the cluster scope': (
+        "operator",
+        "system:serviceaccount:kube-system:csi has no right to create persistentvolumes",
+        "kubectl create clusterrole csi-create-persistentvolumes --verb=create --resource=persistentvolumes",
+    ),
+}
+
+
+@pytest.mark.parametrize("message", FAILURES)
+async def test_a_failed_provisioning_names_the_cause_of_its_event(message: str) -> None:
+    mover, text, command = FAILURES[message]
+    world = WhyWorld()
+    claim = await world.create(a_class(), a_csi_driver(), a_claim())
+    await world.tell(claim, "ProvisioningFailed", message)
+    link = await world.blocking("pvc/claim")
+    assert ("failed", mover, message) == (link["state"], link["mover"], link["error"])
+    assert text in link["text"]
+    assert link["commands"][0]["line"].startswith(command)
+
+
+async def test_a_code_comes_with_its_meaning() -> None:
+    world = WhyWorld()
+    claim = await world.create(a_class(), a_csi_driver(), a_claim())
+    await world.tell(claim, "ProvisioningFailed", EXHAUSTED)
+    link = await world.blocking("pvc/claim")
+    assert ("ResourceExhausted", MEANINGS["ResourceExhausted"]) == (link["code"], link["meaning"])
+    assert 6 == (await world.why("pvc/claim"))[0]
+
+
+async def test_a_provisioner_that_does_not_renew_its_lease_does_not_run() -> None:
+    world = WhyWorld()
+    await world.create(a_class(), a_csi_driver(), a_claim())
+    await world.create(a_lease("csi-test", renewTime=rfc3339_micro(EPOCH_S - 120), holderIdentity="pod-a"))
+    link = await world.blocking("pvc/claim")
+    assert ("failed", "operator") == (link["state"], link["mover"])
+    assert "csi-provisioner of csi.test does not run" in link["text"]
+    assert "pod-a" in link["text"]
+
+
+async def test_a_provisioner_that_works_is_waited_for() -> None:
+    world = WhyWorld()
+    await world.create(a_class(), a_csi_driver(), a_claim())
+    await world.create(a_lease("csi-test", renewTime=rfc3339_micro(EPOCH_S)))
+    link = await world.blocking("pvc/claim")
+    assert ("waiting", "cluster") == (link["state"], link["mover"])
+    assert 3 == (await world.why("pvc/claim"))[0]
+
+
+async def test_nothing_that_answers_for_a_provisioner_is_told_after_a_while() -> None:
+    world = WhyWorld()
+    await world.create(a_class(provisioner="gone.example"), a_claim())
+    assert "waiting" == (await world.blocking("pvc/claim"))["state"]
+    await world.clock.sleep(claims.QUIET_S + 1)
+    link = await world.blocking("pvc/claim")
+    assert ("failed", "operator") == (link["state"], link["mover"])
+
+
+async def test_a_claim_for_the_first_pod_waits_for_somebody_to_use_it() -> None:
+    world = WhyWorld()
+    await world.create(a_class(wffc=True), a_csi_driver(), a_claim())
+    assert "user" == (await world.blocking("pvc/claim"))["mover"]
+    await world.create(a_pod("web", "claim"))
+    link = await world.blocking("pvc/claim")
+    assert ("cluster", "the scheduler") == (link["mover"], link["who"])
+
+
+async def test_a_claim_whose_volume_is_gone_is_lost() -> None:
+    world = WhyWorld()
+    await world.create(a_class(), a_bound_claim(status={"phase": "Lost"}))
+    link = await world.blocking("pvc/claim")
+    assert "its PersistentVolume" in link["text"]
+    assert "operator" == link["mover"]
+
+
+# -- pods
+
+
+async def test_a_pod_that_runs_has_nothing_in_its_way() -> None:
+    world = WhyWorld()
+    pod = await world.bound()
+    await world.create(an_attached_va(VA, "pv", "n1"))
+    await world.patch(
+        _kind(pod), "web", {"status": {"phase": "Running", "containerStatuses": [_container({"running": {}})]}}, subresource="status"
+    )
+    code, text = await world.why("pod/web")
+    assert 0 == code
+    assert "nothing is in its way" in text
+    assert ["place", "claim claim", "attach claim", "mount"] == [link["name"] for link in (await world.values("pod/web"))["links"]]
+
+
+async def test_a_pod_without_its_claim_hears_of_the_quota_that_forbade_it() -> None:
+    world = WhyWorld()
+    refused = 'create Pod web-0 failed error: pods "web-0" is forbidden: exceeded quota: small, requested: requests.storage=1Gi'
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "uid-web", "controller": True}
+    await world.create({**a_pod("web-0", "claim"), "metadata": {"name": "web-0", "ownerReferences": [owner]}})
+    assert "user" == (await world.blocking("pod/web-0"))["mover"]
+    await world.tell({"kind": "StatefulSet", "metadata": {"name": "web", "uid": "uid-web"}}, "FailedCreate", refused)
+    link = await world.blocking("pod/web-0")
+    assert 'the quota "small" of the namespace is used up' in link["text"]
+
+
+PLACES: Mapping[str, tuple[str, str]] = {
+    "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims.": ("cluster", "it is placed once its claims are bound"),
+    "0/2 nodes are available: 2 node(s) had volume node affinity conflict.": ("operator", "its volume is in another place"),
+    "0/2 nodes are available: 2 node(s) exceed max volume count.": ("operator", "as many volumes as their drivers allow"),
+    "0/2 nodes are available: 2 node(s) did not have enough free storage.": ("operator", "no room left"),
+    "0/2 nodes are available: 2 Insufficient cpu.": ("operator", "no node takes it"),
+}
+
+
+@pytest.mark.parametrize("message", PLACES)
+async def test_the_scheduler_s_words_lead_to_whose_move_it_is(message: str) -> None:
+    mover, text = PLACES[message]
+    world = WhyWorld()
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    await world.create({**a_pod("web"), "status": {"phase": "Pending", "conditions": [condition]}})
+    link = await world.blocking("pod/web")
+    assert ("place", mover, message) == (link["name"], link["mover"], link["error"])
+    assert text in link["text"]
+
+
+async def test_an_attach_that_failed_shows_the_driver_s_error() -> None:
+    world = WhyWorld()
+    await world.bound()
+    error = {"time": rfc3339(EPOCH_S), "message": EXHAUSTED}
+    await world.create(a_va(VA, "pv", "n1", status={"attachError": error}))
+    link = await world.blocking("pod/web")
+    assert ("attach claim", "driver", EXHAUSTED, "ResourceExhausted") == (link["name"], link["mover"], link["error"], link["code"])
+
+
+async def test_a_node_without_the_driver_is_named_by_the_attacher_s_own_reason() -> None:
+    world = WhyWorld()
+    await world.create(a_class(), a_csi_driver(), a_ready_node("n1"), a_csi_node("n1", {"other": "id"}))
+    claim = await world.create(a_bound_claim())
+    await world.create({**a_volume(claim=claim, phase="Bound")})
+    await world.patch(PERSISTENT_VOLUMES, "pv", {"metadata": {"finalizers": ["external-attacher/csi-test"]}})
+    await world.create(a_pod("web", "claim", node="n1"), a_va(VA, "pv", "n1"))
+    link = await world.blocking("pod/web")
+    assert ("failed", "operator") == (link["state"], link["mover"])
+    assert "CSINode n1 does not contain driver csi.test" in link["text"]
+
+
+async def test_a_volume_that_a_pod_has_elsewhere_names_that_pod() -> None:
+    world = WhyWorld()
+    await world.bound(pod_on="n2")
+    await world.create(a_pod("holder", "claim", node="n1", phase="Running"), an_attached_va(VA, "pv", "n1"))
+    link = await world.blocking("pod/web")
+    assert ("attach claim", "user") == (link["name"], link["mover"])
+    assert 'the pod "default/holder" has it on node n1' == link["text"]
+    assert {"line": "kubectl -n default delete pod holder", "safe": False}.items() <= link["commands"][0].items()
+
+
+async def test_a_pod_that_has_ended_may_be_deleted_safely() -> None:
+    world = WhyWorld()
+    await world.bound(pod_on="n2")
+    await world.create(a_pod("job", "claim", node="n1", phase="Succeeded"), an_attached_va(VA, "pv", "n1"))
+    link = await world.blocking("pod/web")
+    assert link["commands"][0]["safe"]
+    assert "though it has ended" in link["text"]
+
+
+async def test_a_volume_on_a_dead_node_asks_whether_the_machine_is_off() -> None:
+    world = WhyWorld()
+    await world.create(a_class(), a_csi_driver(), a_ready_node("n1", ready=False), a_ready_node("n2"), a_csi_node("n2"))
+    claim = await world.create(a_bound_claim())
+    await world.create(a_volume(claim=claim, phase="Bound"), an_attached_va(VA, "pv", "n1"))
+    await world.create(a_pod("web", "claim", node="n2"), a_pod("old", "claim", node="n1", phase="Running"))
+    link = await world.blocking("pod/web")
+    assert "operator" == link["mover"]
+    assert "kubectl taint nodes n1 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute" == link["commands"][0]["line"]
+    assert not link["commands"][0]["safe"]
+
+
+async def test_a_mount_that_failed_is_the_kubelet_s_or_the_driver_s() -> None:
+    world = WhyWorld()
+    pod = await world.bound()
+    await world.create(an_attached_va(VA, "pv", "n1"))
+    assert ("mount", "waiting") == ((await world.blocking("pod/web"))["name"], (await world.blocking("pod/web"))["state"])
+    await world.tell(pod, "FailedMount", "MountVolume.SetUp failed: rpc error: code = Internal desc = mkfs failed")
+    link = await world.blocking("pod/web")
+    assert ("mount", "driver", "Internal") == (link["name"], link["mover"], link["code"])
+
+
+async def test_a_driver_that_is_not_registered_on_the_node_keeps_the_mount() -> None:
+    world = WhyWorld()
+    await world.create(a_class(), a_csi_driver(attachRequired=False), a_ready_node("n1"), a_csi_node("n1", {"other": "id"}))
+    claim = await world.create(a_bound_claim())
+    await world.create(a_volume(claim=claim, phase="Bound"), a_pod("web", "claim", node="n1"))
+    link = await world.blocking("pod/web")
+    assert ("mount", "operator") == (link["name"], link["mover"])
+    assert "csi.test is not registered on the node" in link["text"]
+
+
+async def test_a_pod_that_is_being_deleted_on_a_dead_node_waits_for_the_operator() -> None:
+    world = WhyWorld()
+    await world.create(a_ready_node("n1", ready=False), a_pod("web", node="n1", phase="Running"))
+    await world.delete(_kind(a_pod("web")), "web")
+    assert ("end", "operator") == ((await world.blocking("pod/web"))["name"], (await world.blocking("pod/web"))["mover"])
+
+
+# -- other kinds
+
+
+async def test_a_claim_in_deletion_names_the_pod_that_uses_it() -> None:
+    world = WhyWorld()
+    await world.bound()
+    await world.patch(PERSISTENT_VOLUME_CLAIMS, "claim", {"metadata": {"finalizers": ["kubernetes.io/pvc-protection"]}})
+    await world.delete(PERSISTENT_VOLUME_CLAIMS, "claim")
+    link = await world.blocking("pvc/claim")
+    assert ("finalizer kubernetes.io/pvc-protection", 'the pod "web" uses it') == (link["name"], link["text"])
+
+
+async def test_a_volume_of_a_removed_driver_is_for_mooring_release() -> None:
+    world = WhyWorld()
+    await world.create(a_volume())
+    await world.patch(PERSISTENT_VOLUMES, "pv", {"metadata": {"finalizers": ["external-attacher/csi-test"]}})
+    await world.delete(PERSISTENT_VOLUMES, "pv")
+    link = await world.blocking("pv/pv")
+    assert "mooring release --driver=csi.test" == link["commands"][0]["line"]
+
+
+async def test_a_volume_that_its_driver_does_not_delete_shows_the_error() -> None:
+    world = WhyWorld()
+    pv = await world.create(a_csi_driver(), a_volume(policy="Delete", phase="Released"))
+    await world.patch(PERSISTENT_VOLUMES, "pv", {"metadata": {"finalizers": ["external-provisioner.volume.kubernetes.io/finalizer"]}})
+    await world.delete(PERSISTENT_VOLUMES, "pv")
+    await world.tell(pv, "VolumeFailedDelete", "rpc error: code = FailedPrecondition desc = it has snapshots")
+    link = await world.blocking("pv/pv")
+    assert ("failed", "driver", "FailedPrecondition") == (link["state"], link["mover"], link["code"])
+
+
+async def test_a_finalizer_that_nobody_knows_is_not_to_be_taken_off_by_hand() -> None:
+    world = WhyWorld()
+    await world.create(a_volume())
+    await world.patch(PERSISTENT_VOLUMES, "pv", {"metadata": {"finalizers": ["example.com/mine"]}})
+    await world.delete(PERSISTENT_VOLUMES, "pv")
+    assert "do not take it off by hand" in (await world.blocking("pv/pv"))["text"]
+
+
+async def test_an_attachment_and_a_node_are_explained() -> None:
+    world = WhyWorld()
+    await world.bound()
+    await world.create(an_attached_va(VA, "pv", "n1"))
+    assert 0 == (await world.why("va", VA))[0]
+    code, text = await world.why("node/n1")
+    assert 0 == code
+    assert "csi.test registered; 1 volumes" in text
+    await world.delete(VOLUME_ATTACHMENTS, VA)
+    assert "detach" == (await world.blocking("va", VA))["name"]
+
+
+async def test_a_snapshot_without_its_class_gets_one() -> None:
+    world = WhyWorld()
+    await world.make_snapshot_kinds()
+    await world.bound()
+    await world.create(a_new_snapshot())
+    link = await world.blocking("vs/snap")
+    assert ("class", "user") == (link["name"], link["mover"])
+    assert "driver: csi.test" in link["commands"][0]["line"]
+    await world.create(a_snapshot_class())
+    assert "snapshot" == (await world.blocking("vs/snap"))["name"]
+
+
+async def test_growth_that_the_class_forbids_is_the_operator_s() -> None:
+    world = WhyWorld()
+    await world.bound()
+    await world.create(a_bound_claim("wants", size="2Gi"))
+    link = await world.blocking("pvc/wants")
+    assert ("growth wants", "operator") == (link["name"], link["mover"])
+    assert "allowVolumeExpansion" in link["commands"][0]["line"]
+
+
+async def test_all_that_is_stuck_is_listed_and_what_failed_comes_first() -> None:
+    world = WhyWorld()
+    await world.create(a_class(), a_csi_driver(), a_claim("waits"), a_claim("wrong", sc="nosuch"))
+    code, text = await world.why()
+    assert Mover.USER.value == code
+    assert text.index("pvc default/wrong") < text.index("pvc default/waits")
+    assert "not listed: volumesnapshots" in text
+
+
+# -- what can't be seen, output, words
+
+
+class NoRights(Faults):
+    def __init__(self, *plurals: str) -> None:
+        self.plurals = plurals
+
+    async def before(self, verb: str, kind: Kind[Any], name: str) -> None:
+        if kind.plural in self.plurals:
+            raise Forbidden(f"{kind.plural} is forbidden")
+
+
+async def test_what_the_rights_do_not_show_is_said_and_the_rest_is_explained() -> None:
+    world = WhyWorld(NoRights("persistentvolumes", "volumeattachments", "nodes", "csinodes"))
+    await world.bound()
+    code, text = await world.why("pod/web")
+    assert Mover.UNKNOWN.value == code
+    assert 'persistentvolume "pv": persistentvolumes is forbidden' in " ".join(text.split())
+    assert "bound to pv" in text
+
+
+async def test_what_does_not_exist_is_an_error_and_so_is_a_kind_that_nobody_knows() -> None:
+    world = WhyWorld()
+    with pytest.raises(ConfigError, match='pod "default/none" does not exist'):
+        await world.why("pod/none")
+    with pytest.raises(UsageError, match="no kind that mooring why knows"):
+        await world.why("secret/none")
+    with pytest.raises(UsageError, match="KIND/NAME"):
+        await world.why("pod")
+
+
+async def test_no_line_but_a_command_is_longer_than_the_terminal() -> None:
+    world = WhyWorld()
+    claim = await world.create(a_class(), a_csi_driver(), a_claim("a-claim-of-a-very-long-name-" + "x" * 30))
+    await world.tell(claim, "ProvisioningFailed", f"{EXHAUSTED} {'and more ' * 40}\x1b[31m")
+    _, text = await world.why("pvc", claim["metadata"]["name"])
+    lines = text.splitlines()
+    assert [] == [line for line in lines[1:] if len(line) > 80 and not line.startswith(("next ", "or "))]
+    assert "\x1b" not in text
+
+
+async def test_yaml_says_what_json_says() -> None:
+    world = WhyWorld()
+    await world.create(a_class(), a_csi_driver(), a_claim())
+    assert await world.values("pvc/claim") == yaml.safe_load((await world.why("pvc/claim", output="yaml"))[1])
+
+
+async def test_watching_prints_what_has_changed_and_ends_when_nothing_is_in_the_way() -> None:
+    world = WhyWorld()
+    await world.create(a_class(), a_csi_driver(), a_claim())
+    looks = asyncio.create_task(world.why("pvc/claim", watch=True), name="looks")
+    await world.clock.sleep(5)
+    assert "waiting" in world.out.getvalue()
+    await world.patch(PERSISTENT_VOLUME_CLAIMS, "claim", {"spec": {"volumeName": "pv"}})
+    await world.patch(PERSISTENT_VOLUME_CLAIMS, "claim", {"status": BOUND}, subresource="status")
+    code, text = await asyncio.wait_for(looks, 60)
+    assert 0 == code
+    assert "nothing is in its way" in text
+
+
+# -- the house
+
+
+def _reasons(module: Any) -> set[type]:
+    return {one for _, one in inspect.getmembers(module, inspect.isclass) if one.__module__ == module.__name__}
+
+
+def test_every_reason_of_the_binder_for_a_claim_has_its_advice() -> None:
+    named = _constructed_in("mooring.cluster.binder.volumes.decide", claims.why, until="# -- volumes")
+    assert named, "none was found"
+    assert set() == {one.__name__ for one in named} - {one.__name__ for one in claims.ADVICE} - {"Gone"}
+
+
+def test_every_reason_of_the_attacher_for_an_attachment_has_its_advice() -> None:
+    named = _constructed_in("mooring.sidecars.attacher.decide", attaching.why, until="# -- PersistentVolumes")
+    assert named, "none was found"
+    assert set() == {one.__name__ for one in named} - {one.__name__ for one in attaching.ADVICE}
+
+
+def _constructed_in(module: str, reasons: Any, until: str) -> set[type]:
+    source = inspect.getsource(importlib.import_module(module))
+    assert until in source
+    tree = ast.parse(source.partition(until)[0])
+    used = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "why"
+    }
+    return {one for one in _reasons(reasons) if one.__name__ in used}
+
+
+def test_every_code_of_grpc_has_a_meaning() -> None:
+    assert {go_name(code) for code in Code} - {"OK"} == set(MEANINGS)
+    assert "NotFound" == code_in("rpc error: code = Internal desc = rpc error: code = NotFound desc = gone")
+    assert "" == code_in("code = Bogus")
+
+
+def _kind(obj: Json) -> Kind[Any]:
+    return KINDS[obj["kind"]]
+
+
+def _container(state: Mapping[str, Any]) -> Json:
+    return {"name": "c", "image": "i", "imageID": "", "ready": True, "restartCount": 0, "state": dict(state)}
