@@ -67,21 +67,22 @@ def pointer(*parts: str | int) -> str:
     return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in parts)
 
 
-def add_finalizer(obj: Object, finalizer: str, *, strictly: bool = True) -> Patch:
-    """Adds a missing finalizer to the very object. strictly: fails (Invalid) on changed finalizers; else it may end up there twice."""
+def add_finalizer(obj: Object, *finalizers: str, strictly: bool = True) -> Patch:
+    """Adds missing finalizers to the very object. strictly: fails (Invalid) on changed finalizers; else one may end up there twice."""
     held = obj.metadata.finalizers
-    assert finalizer not in finalizers_of(obj)
+    assert finalizers
+    assert not set(finalizers) & set(finalizers_of(obj))
     if not held:
-        return json_patch([test(_FINALIZERS, None if held is None else []), add(_FINALIZERS, [finalizer])], of=obj)
+        return json_patch([test(_FINALIZERS, None if held is None else []), add(_FINALIZERS, list(finalizers))], of=obj)
     unchanged = [test(_FINALIZERS, list(held))] if strictly else []
-    return json_patch([*unchanged, add(f"{_FINALIZERS}/-", finalizer)], of=obj)
+    return json_patch([*unchanged, *(add(f"{_FINALIZERS}/-", one) for one in finalizers)], of=obj)
 
 
-def remove_finalizer(obj: Object, finalizer: str) -> Patch:
-    """Removes a finalizer from the very object, also a double one. Fails (Invalid) unless it stands where obj has it."""
-    places = [f"{_FINALIZERS}/{place}" for place, held in enumerate(finalizers_of(obj)) if held == finalizer]
+def remove_finalizer(obj: Object, *finalizers: str) -> Patch:
+    """Removes finalizers from the very object, also double ones. Fails (Invalid) unless each stands where obj has it."""
+    places = [(f"{_FINALIZERS}/{place}", held) for place, held in enumerate(finalizers_of(obj)) if held in finalizers]
     assert places
-    return json_patch((step for place in reversed(places) for step in (test(place, finalizer), remove(place))), of=obj)
+    return json_patch((step for place, held in reversed(places) for step in (test(place, held), remove(place))), of=obj)
 
 
 def _with_uid(body: Mapping[str, Any], of: Object | str) -> Mapping[str, Any]:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 from unittest import mock
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.api.group_snapshot import VolumeGroupSnapshotContent
-from mooring.api.meta import Kind
 from mooring.cluster.attachdetach import memory as attachdetach_memory
 from mooring.cluster.attachdetach import reconcile as attachdetach_reconcile
-from mooring.cluster.snapshots.writes import Writes as SnapshotWrites
+from mooring.cluster.snapshots.kinds import SINGLES
+from mooring.cluster.snapshots.reconcile import Reconciler as SnapshotReconciler
 from mooring.control.lease.reporter import LeadershipReporter
 from mooring.kube.errors import ApiError, NotFound
 from mooring.node.volumes.state.in_use import Unread
@@ -91,17 +91,22 @@ def _namesakes_are_others() -> contextlib.AbstractContextManager[Any]:
 def _made_contents_are_failures() -> contextlib.AbstractContextManager[Any]:
     """Lost answer: a content that is there already is an error, and nobody looks at it."""
 
-    async def create_content(self: SnapshotWrites, kind: Kind[Any], body: Mapping[str, Any]) -> None:
-        await self._cluster.create(kind, body)
+    real = SnapshotReconciler._create
 
-    return mock.patch.object(SnapshotWrites, "create_content", create_content)
+    async def create(self: SnapshotReconciler, body: Mapping[str, Any]) -> None:
+        if body["kind"] == SINGLES.contents.name:
+            await self._cluster.create(SINGLES.contents, body)
+        else:
+            await real(self, body)
+
+    return mock.patch.object(SnapshotReconciler, "_create", create)
 
 
 def _claims_are_let_go_by_name() -> contextlib.AbstractContextManager[Any]:
     """Uid: a claim's finalizers are put as they were read, without its version."""
-    real = SnapshotWrites._put_claim
+    hold, release = SnapshotReconciler.hold_claim, SnapshotReconciler.release_claim
 
-    async def put_claim(self: SnapshotWrites, key: Any, uid: str, edit: Any) -> None:
+    async def put(self: SnapshotReconciler, write: Callable[..., Awaitable[None]], claim: Any) -> None:
         replace = self._cluster.replace
 
         async def without_version(kind: Any, body: Any, namespace: str = "", **options: Any) -> Any:
@@ -111,9 +116,15 @@ def _claims_are_let_go_by_name() -> contextlib.AbstractContextManager[Any]:
             return await replace(kind, body, namespace, **options)
 
         with mock.patch.object(self._cluster, "replace", without_version):
-            await real(self, key, uid, edit)
+            await write(self, claim)
 
-    return mock.patch.object(SnapshotWrites, "_put_claim", put_claim)
+    async def held(self: SnapshotReconciler, claim: Any) -> None:
+        await put(self, hold, claim)
+
+    async def released(self: SnapshotReconciler, key: Any) -> None:
+        await put(self, release, key)
+
+    return mock.patch.multiple(SnapshotReconciler, hold_claim=held, release_claim=released)
 
 
 def _marks_of_groups_are_believed() -> contextlib.AbstractContextManager[Any]:

@@ -14,17 +14,17 @@ from mooring.api import snapshot_names as names
 from mooring.api.meta import key_of
 from mooring.cluster.snapshots import controller, decide_protection
 from mooring.cluster.snapshots import reconcile as controller_reconcile
-from mooring.cluster.snapshots import writes as controller_writes
-from mooring.cluster.snapshots.writes import Writes as ControllerWrites
-from mooring.control import object_writes as snapshotting_writes
-from mooring.control.object_writes import as_judged
+from mooring.cluster.snapshots.decision import UnmarkDeleted
+from mooring.cluster.snapshots.reconcile import Reconciler as ControllerReconciler
 from mooring.kube.cache.informer import Cause
-from mooring.sidecars.snapshotter import decide, decide_after, reconcile, view
-from mooring.sidecars.snapshotter.decide_after import after_refused
+from mooring.kube.cluster import Patch
+from mooring.kube.patch import merge_patch, remove_finalizer
+from mooring.sidecars.snapshotter import decide, decide_after, decide_after_group, questions, reconcile, view
+from mooring.sidecars.snapshotter.decide_after_group import Matching
+from mooring.sidecars.snapshotter.decide_unknown import after_refused
 from mooring.sidecars.snapshotter.kinds import GROUPS, SINGLES
 from mooring.sidecars.snapshotter.reconcile import Reconciler
 from mooring.sidecars.snapshotter.view import is_given_up, row_of
-from mooring.sidecars.snapshotter.whose import Matching
 from tests.sim.planting import Bug, both, no_back_off, set_backs_are_not_noticed
 from tests.sim.snapshots.mended_bugs import MENDED
 
@@ -74,12 +74,12 @@ def _spellings_are_strange() -> contextlib.AbstractContextManager[Any]:
     def strange(view: Any, content: Any, snapshot: Any) -> str:
         return "a snapshot" if content.spec.source.volume_handle not in (None, snapshot.source_volume_id) else ""
 
-    return mock.patch.object(reconcile, "stranger", strange)
+    return both(*(mock.patch.object(room, "stranger", strange) for room in (reconcile, questions)))
 
 
 def _strangers_are_taken() -> contextlib.AbstractContextManager[Any]:
     """What is of another volume becomes the content's."""
-    return mock.patch.object(reconcile, "stranger", return_value="")
+    return both(*(mock.patch.object(room, "stranger", return_value="") for room in (reconcile, questions)))
 
 
 def _groups_are_not_matched() -> contextlib.AbstractContextManager[Any]:
@@ -88,7 +88,7 @@ def _groups_are_not_matched() -> contextlib.AbstractContextManager[Any]:
     def unmatched(wanted: Any, snapshots: Any, is_others: Any) -> Any:
         return Matching(tuple(one.source_volume_id for one in snapshots))
 
-    return mock.patch.object(reconcile, "matched", unmatched)
+    return mock.patch.object(decide_after_group, "matched", unmatched)
 
 
 def _policies_are_not_read() -> contextlib.AbstractContextManager[Any]:
@@ -120,24 +120,25 @@ def _made_is_ready() -> contextlib.AbstractContextManager[Any]:
 
 
 def _claims_are_not_released() -> contextlib.AbstractContextManager[Any]:
-    return mock.patch.object(ControllerWrites, "release_claim", mock.AsyncMock())
+    return mock.patch.object(ControllerReconciler, "release_claim", mock.AsyncMock())
 
 
 def _marks_stay() -> contextlib.AbstractContextManager[Any]:
     """A content that was kept and is bound again is still marked as being deleted."""
-    bind, unmark = ControllerWrites.bind_content, ControllerWrites.unmark_deleted
+    perform, bound = ControllerReconciler._perform, controller_reconcile.bound
 
-    async def bind_alone(self: ControllerWrites, content: Any, uid: str, class_name: str) -> None:
+    async def performed(self: ControllerReconciler, action: Any) -> None:
+        if not isinstance(action, UnmarkDeleted) or row_of(action.content) is GROUPS:
+            await perform(self, action)
+
+    def bound_alone(content: Any, uid: str, class_name: str) -> Patch:
         if row_of(content) is GROUPS:
-            await bind(self, content, uid, class_name)
-        else:
-            await self._patch_content(content, as_judged(content, {}, {"volumeSnapshotRef": {"uid": uid}}))
+            return bound(content, uid, class_name)
+        return merge_patch({"spec": {"volumeSnapshotRef": {"uid": uid}}}, of=content)
 
-    async def unmarked(self: ControllerWrites, content: Any) -> None:
-        if row_of(content) is GROUPS:
-            await unmark(self, content)
-
-    return mock.patch.multiple(ControllerWrites, unmark_deleted=unmarked, bind_content=bind_alone)
+    return both(
+        mock.patch.object(ControllerReconciler, "_perform", performed), mock.patch.object(controller_reconcile, "bound", bound_alone)
+    )
 
 
 def _the_marked_keep_nothing() -> contextlib.AbstractContextManager[Any]:
@@ -164,12 +165,12 @@ def _only_snapshots_need_claims() -> contextlib.AbstractContextManager[Any]:
 
 def _removals_are_not_tested() -> contextlib.AbstractContextManager[Any]:
     """Finalizers are removed by their places, whatever stands there by then."""
-    removal = snapshotting_writes.removal
 
-    def untested(obj: Any, finalizers: tuple[str, ...]) -> list[Any]:
-        return [step for step in removal(obj, finalizers) if step["op"] != "test"]
+    def untested(*args: Any) -> Patch:
+        patch = remove_finalizer(*args)
+        return Patch(patch.type, [step for step in patch.body if step["op"] != "test"])
 
-    return both(*(mock.patch.object(room, "removal", untested) for room in (controller_writes, reconcile)))
+    return both(*(mock.patch.object(room, "remove_finalizer", untested) for room in (controller_reconcile, reconcile)))
 
 
 BUGS: Final[Mapping[str, Bug]] = {
@@ -178,7 +179,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "refusals-proof": Bug(_refusals_are_proof, {"leaked", "left-behind", "create-unmarked"}, first_seed=110),
     "group-refusals-proof": Bug(_refusals_of_groups_are_proof, {"leaked", "left-behind", "create-unmarked"}, first_seed=222),
     "spellings-strange": Bug(_spellings_are_strange, {"unready"}, first_seed=2),
-    "strangers-taken": Bug(_strangers_are_taken, {"deleted-strange"}, first_seed=176),
+    "strangers-taken": Bug(_strangers_are_taken, {"deleted-strange"}, first_seed=93),
     "groups-unmatched": Bug(_groups_are_not_matched, {"members-missing"}, first_seed=43),
     "policies-unread": Bug(_policies_are_not_read, {"deleted-kept"}, first_seed=1),
     "answers-wake-nobody": Bug(_answers_wake_nobody, {"left"}, first_seed=176),

@@ -15,19 +15,19 @@ from mooring.cluster.snapshots import decide as controller_decide
 from mooring.cluster.snapshots import decide_deletion, decide_protection
 from mooring.cluster.snapshots import reconcile as controller_reconcile
 from mooring.cluster.snapshots import view as controller_view
-from mooring.cluster.snapshots.lost_writes import LostWrites
-from mooring.cluster.snapshots.writes import Writes as ControllerWrites
+from mooring.cluster.snapshots.decision import BindContent
+from mooring.cluster.snapshots.reconcile import LostWrites
+from mooring.cluster.snapshots.reconcile import Reconciler as ControllerReconciler
 from mooring.control.decision import Decision
-from mooring.control.object_writes import annotate
-from mooring.kube.patch import json_patch, replace, test
-from mooring.sidecars.snapshotter import controller as snapshotter_controller
-from mooring.sidecars.snapshotter import decide, reconcile
+from mooring.kube.cluster import Patch
+from mooring.kube.patch import json_patch, merge_patch, replace, test
+from mooring.sidecars.snapshotter import decide, decide_after_group, reconcile
+from mooring.sidecars.snapshotter.decide_after_group import Matching
 from mooring.sidecars.snapshotter.kinds import GROUPS, SINGLES
 from mooring.sidecars.snapshotter.memory import Memory
 from mooring.sidecars.snapshotter.reconcile import Reconciler
 from mooring.sidecars.snapshotter.telling import Telling
 from mooring.sidecars.snapshotter.view import View, row_of
-from mooring.sidecars.snapshotter.whose import Matching
 from tests.sim.planting import Bug, both
 
 
@@ -44,16 +44,17 @@ def _lost_unmarks_are_forgotten() -> contextlib.AbstractContextManager[Any]:
 def _empty_uids_are_tested_as_none() -> contextlib.AbstractContextManager[Any]:
     """A content with `uid: ""` is bound by a patch which tests that there is none."""
 
-    real = ControllerWrites.bind_content
+    perform = ControllerReconciler._perform
 
-    async def bind(self: ControllerWrites, content: Any, uid: str, class_name: str) -> None:
-        if row_of(content) is GROUPS:
-            await real(self, content, uid, class_name)
+    async def performed(self: ControllerReconciler, action: Any) -> None:
+        if not isinstance(action, BindContent) or row_of(action.content) is GROUPS:
+            await perform(self, action)
             return
+        content = action.content
         steps = [test("/metadata/uid", content.metadata.uid), test("/spec/volumeSnapshotRef/uid", None)]
-        await self._patch_content(content, json_patch([*steps, replace("/spec/volumeSnapshotRef/uid", uid)]))
+        await self.write(content, json_patch([*steps, replace("/spec/volumeSnapshotRef/uid", action.uid)]))
 
-    return mock.patch.object(ControllerWrites, "bind_content", bind)
+    return mock.patch.object(ControllerReconciler, "_perform", performed)
 
 
 def _classes_of_others_are_not_looked_at() -> contextlib.AbstractContextManager[Any]:
@@ -88,7 +89,7 @@ def _nothing_is_looked_up() -> contextlib.AbstractContextManager[Any]:
 
 def _groups_without_volumes_are_taken() -> contextlib.AbstractContextManager[Any]:
     """The snapshots of an imported group get objects by volumes that the driver does not tell."""
-    return mock.patch.object(reconcile, "as_told", lambda some: Matching(tuple(one.source_volume_id for one in some)))
+    return mock.patch.object(decide_after_group, "as_told", lambda some: Matching(tuple(one.source_volume_id for one in some)))
 
 
 def _deletions_by_hand_wait_in_silence() -> contextlib.AbstractContextManager[Any]:
@@ -118,7 +119,7 @@ def _refused_statuses_are_silent() -> contextlib.AbstractContextManager[Any]:
     show = Telling.show
 
     async def shown(self: Telling, name: str, uid: str, failure: Any) -> None:
-        save, tell, refused = self._save_error, self.tell, list[Exception]()
+        save, tell, refused = self._save_error, self._once.tell, list[Exception]()
 
         async def noted(*args: Any) -> None:
             try:
@@ -127,10 +128,13 @@ def _refused_statuses_are_silent() -> contextlib.AbstractContextManager[Any]:
                 refused.append(error)
                 raise
 
-        with mock.patch.multiple(self, _save_error=noted, tell=lambda *args: None if refused else tell(*args)):
+        def told(*args: Any, **options: Any) -> bool:
+            return bool(refused) or tell(*args, **options)
+
+        with mock.patch.object(self, "_save_error", noted), mock.patch.object(self._once, "tell", told):
             await show(self, name, uid, failure)
 
-    return both(mock.patch.object(Telling, "show", shown), mock.patch.object(snapshotter_controller, "LASTING", ()))
+    return both(mock.patch.object(Telling, "show", shown), mock.patch.object(Telling, "refused", mock.Mock()))
 
 
 def _released_quietly() -> contextlib.AbstractContextManager[Any]:
@@ -154,10 +158,15 @@ def _strangers_lists_are_believed() -> contextlib.AbstractContextManager[Any]:
 def _marks_come_late() -> contextlib.AbstractContextManager[Any]:
     """Marks are patched whatever the content is like by then."""
 
-    def late(obj: Any, name: str, finalizer: str) -> Any:
-        return annotate(obj, name, "yes")
+    patch = Reconciler.patch
 
-    return mock.patch.multiple(reconcile, mark_as_judged=late, annotate_as_judged=annotate)
+    def late(content: Any) -> Patch:
+        return merge_patch({"metadata": {"annotations": {row_of(content).being_created: "yes"}}}, of=content)
+
+    async def patched(self: Reconciler, content: Any, change: Patch, subresource: str = "", *, strictly: bool = False) -> None:
+        await patch(self, content, change, subresource, strictly=strictly and bool(subresource))
+
+    return both(mock.patch.object(reconcile, "mark", late), mock.patch.object(Reconciler, "patch", patched))
 
 
 def _unsaved_groups_are_deleted() -> contextlib.AbstractContextManager[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.sidecars.snapshotter.whose import Matching, as_told, matched
+from mooring.sidecars.snapshotter.decide_after_group import Matching, as_told, matched
 
 
 def match(wanted: str, told: str, others: str = "") -> Matching:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.sidecars.snapshotter.whose import is_alike, stranger
+from mooring.sidecars.snapshotter.decide_after import is_alike, stranger
 from tests.support.builders import typed
 from tests.unit.snapshotter.situations import CUT, a_made_content, a_view
 

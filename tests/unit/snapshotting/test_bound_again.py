@@ -11,7 +11,9 @@ from mooring.api.meta import Key
 from mooring.api.snapshot_names import BEING_DELETED, YES
 from mooring.api.snapshot_names import SECRET_NAME as DELETION_SECRET_NAME
 from mooring.api.snapshot_names import SECRET_NAMESPACE as DELETION_SECRET_NAMESPACE
-from mooring.cluster.snapshots.writes import Writes
+from mooring.cluster.snapshots.decision import MarkDeleted
+from mooring.cluster.snapshots.kinds import SINGLES
+from mooring.cluster.snapshots.reconcile import Reconciler
 from mooring.control.caches import Caches
 from mooring.control.result import Stale
 from tests.support.builders import Json, a_new_content, a_secret, a_snapshot_class
@@ -19,6 +21,7 @@ from tests.support.cluster_world import SlowGets
 from tests.support.snapshot_driver import DELETE
 from tests.support.snapshotting import PATCH_VSC, VS, VSC, SnapshotWorld
 from tests.support.virtual_loop import in_virtual_time
+from tests.unit.snapshots.situations import a_view
 
 pytestmark = in_virtual_time
 
@@ -105,7 +108,9 @@ async def test_S19_a_mark_that_comes_late_does_not_hit_who_is_bound_by_then():
         judged = contents.store.get(Key("", "import"))
         await hand_over(world, "uid-two")
         with pytest.raises(Stale):
-            await Writes(world.cluster, {VSC.plural: contents}, world.clock).mark_deleted(judged)
+            await Reconciler(world.cluster, a_view(), {VSC.plural: contents}, world.recorder, world.clock).carry_out(
+                SINGLES, Key("", "import"), (MarkDeleted(judged),)
+            )
         assert {} == marks(await world.get(VSC, "import"))
 
 

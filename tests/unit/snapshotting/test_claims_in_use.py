@@ -10,8 +10,6 @@ from mooring.api.snapshot_names import CLAIM_FINALIZER
 from mooring.cluster.snapshots.decision import ReleaseClaim
 from mooring.cluster.snapshots.kinds import SINGLES
 from mooring.cluster.snapshots.reconcile import Reconciler
-from mooring.cluster.snapshots.telling import Telling
-from mooring.cluster.snapshots.writes import Writes
 from mooring.control.caches import Caches
 from mooring.kube.errors import ServerError
 from mooring.wire.grpc.codes import Code
@@ -74,10 +72,9 @@ async def test_S14_a_claim_whose_content_came_meanwhile_is_not_let_go():
     world = await SnapshotWorld().base()
     await world.set_finalizers(PVC, "claim", CLAIM_FINALIZER)
     caches = Caches(world.runtime)
-    writes = Writes(world.cluster, {PVC.plural: caches.of(PVC)}, world.clock)
     view = a_view(contents=[its_content()], claims=[await world.get(PVC, "claim")])
-    telling = Telling(SINGLES, view, writes, world.recorder, world.clock)
-    await Reconciler(world.cluster, SINGLES, view, writes, telling, {}).carry_out(CLAIM, (ReleaseClaim(CLAIM),))
+    reconciler = Reconciler(world.cluster, view, {PVC.plural: caches.of(PVC)}, world.recorder, world.clock)
+    await reconciler.carry_out(SINGLES, CLAIM, (ReleaseClaim(CLAIM),))
     assert [] == world.written()
 
 

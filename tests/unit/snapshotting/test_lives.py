@@ -18,9 +18,11 @@ from mooring.api.snapshot_names import (
     CLAIM_FINALIZER,
     CONTENT_FINALIZER,
 )
-from mooring.cluster.snapshots.writes import Writes
+from mooring.cluster.snapshots.decision import Release
+from mooring.cluster.snapshots.kinds import SINGLES
+from mooring.cluster.snapshots.reconcile import Reconciler
 from mooring.control.caches import Caches
-from mooring.control.object_writes import patch_object
+from mooring.control.object_writer import ObjectWriter
 from mooring.control.result import Stale
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.errors import Forbidden, Invalid, ServerError
@@ -46,6 +48,7 @@ from tests.support.snapshotting import (
     finalizers,
 )
 from tests.support.virtual_loop import in_virtual_time
+from tests.unit.snapshots.situations import CLAIM, a_view
 
 pytestmark = in_virtual_time
 
@@ -531,13 +534,12 @@ async def test_S14_a_claim_that_is_needed_by_now_is_not_released():
     await world.set_finalizers(PVC, "claim", CLAIM_FINALIZER)
     caches = Caches(world.runtime)
     claims = caches.of(PVC)
-    writes = Writes(world.cluster, {PVC.plural: claims}, world.clock)
     async with world.running(claims.run()):
         await claims.synced()
-        await writes.release_claim(Key("default", "claim"), lambda: True)
-        assert [] == world.written()
-        await writes.release_claim(Key("default", "claim"), lambda: False)
-        assert [PUT_PVC] == world.written()
+        for snapshots, written in (([a_new_snapshot()], []), ([], [PUT_PVC])):
+            view = a_view(snapshots=snapshots, claims=[await world.get(PVC, "claim")])
+            await Reconciler(world.cluster, view, {PVC.plural: claims}, world.recorder, world.clock).release_claim(CLAIM)
+            assert written == world.written()
 
 
 async def test_S40_a_content_is_let_go_only_under_the_policy_that_was_judged():
@@ -551,7 +553,7 @@ async def test_S40_a_content_is_let_go_only_under_the_policy_that_was_judged():
         old = contents.store.get(Key("", "kept"))
         await world.patch(VSC, "kept", {"spec": {"deletionPolicy": "Delete"}})
         with pytest.raises(Stale):
-            await patch_object(world.cluster, contents, VSC, old, release(old))
+            await ObjectWriter(world.cluster, VSC, contents).patch(old, release(old))
         assert [CONTENT_FINALIZER] == finalizers(await world.get(VSC, "kept"))
 
 
@@ -569,8 +571,12 @@ async def test_S26_S39_a_finalizer_is_removed_only_from_the_place_where_it_stand
         await contents.synced()
         [judged] = (snapshots if kind is VS else contents).store.values()
         await world.set_finalizers(kind, "kept", ours, "others/stays")
-        writes = Writes(world.cluster, {VS.plural: snapshots}, world.clock)
-        removal = writes.release(judged, (ours,)) if kind is VS else patch_object(world.cluster, contents, VSC, judged, release(judged))
+        reconciler = Reconciler(world.cluster, a_view(), {VS.plural: snapshots}, world.recorder, world.clock)
+        removal = (
+            reconciler.carry_out(SINGLES, Key("default", "kept"), (Release(judged, (ours,)),))
+            if kind is VS
+            else ObjectWriter(world.cluster, VSC, contents).patch(judged, release(judged))
+        )
         with pytest.raises(Stale):
             await removal
         assert [ours, "others/stays"] == finalizers(await world.get(kind, "kept"))

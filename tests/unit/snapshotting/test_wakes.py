@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mooring.control.own_writes import is_news
+from mooring.cluster.snapshots.controller import is_news
 from mooring.kube.cache.informer import Cause, Change
 from tests.support.builders import DELETED, Json, a_group_content, a_new_snapshot, typed
 

@@ -28,7 +28,10 @@ class OfKind:
 
 
 class SnapshotCaches:
-    """singles, claims, volumes. groups: None unless they are taken care of; then claims have their labels, by which groups choose them."""
+    """singles, claims, volumes. groups: None unless they are taken care of; then claims have their labels, by which groups choose them.
+
+    view: all of them, live.
+    """
 
     def __init__(self, caches: Caches, options: SnapshotControllerOptions) -> None:
         resync_s, volume = options.resync_s, v.PLACED_VOLUME if options.distributed else v.VOLUME
@@ -43,15 +46,15 @@ class SnapshotCaches:
         self.groups = _groups(caches, resync_s) if options.groups else None
         if self.groups is not None:
             caches.of(PERSISTENT_VOLUME_CLAIMS, keeps=always(v.LABELLED_CLAIM), indexes=v.NAMESPACE_INDEX)
-        self._options = options
+        self.view = self._view_of(options)
 
     def of(self, row: Row) -> OfKind:
         found = self.singles if row is SINGLES else self.groups
         assert found is not None
         return found
 
-    def view(self) -> v.View:
-        singles, groups, options = self.singles, self.groups, self._options
+    def _view_of(self, options: SnapshotControllerOptions) -> v.View:
+        singles, groups = self.singles, self.groups
         return v.View(
             singles.snapshots.store,
             singles.contents.store,

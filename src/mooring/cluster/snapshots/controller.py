@@ -6,7 +6,8 @@ may lack is in a cache, with an index that finds the snapshots which need it. A 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
@@ -24,22 +25,18 @@ from mooring.cluster.snapshots.decide_protection import decide_claim, decide_con
 from mooring.cluster.snapshots.decision import Action, CreateContent, Failure
 from mooring.cluster.snapshots.kinds import GROUPS, SINGLES, Row, Snapshot
 from mooring.cluster.snapshots.metrics import Operations, SnapshotMetrics
+from mooring.cluster.snapshots.objects import reference_of
 from mooring.cluster.snapshots.options import SnapshotControllerOptions
-from mooring.cluster.snapshots.reconcile import Failed, Reconciler
+from mooring.cluster.snapshots.reconcile import Reconciler
 from mooring.cluster.snapshots.telling import Telling
-from mooring.cluster.snapshots.view import View
-from mooring.cluster.snapshots.writes import Writes
 from mooring.control.caches import Caches
 from mooring.control.controller import Controller
-from mooring.control.decision import Decision
-from mooring.control.events import EventRecorder
+from mooring.control.decision import Deciding, Decision, Failed
+from mooring.control.events import REPEAT_S, EventRecorder
 from mooring.control.manager import Manager
-from mooring.control.own_writes import is_news
-from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.control.slim import changed
 from mooring.kube.cache.informer import Cause, Change
-from mooring.kube.errors import ApiError
 
 log = logger(__name__)
 
@@ -57,17 +54,10 @@ class SnapshotController(Manager):
         back_off = retry_backoff(given.retry_interval_start_s, given.retry_interval_max_s)
         queues: dict[str, Any] = {"workers": given.worker_threads, "backoff": back_off, "log": log}
         self.events = EventRecorder(runtime.cluster, COMPONENT, clock=runtime.clock, randomness=runtime.randomness)
-        own = SnapshotCaches(shared, given)
-        view, rows = own.view(), (SINGLES, GROUPS) if given.groups else (SINGLES,)
-        writes = Writes(runtime.cluster, own.by_plural(), runtime.clock)
-        reconcilers = {
-            row.noun: Reconciler(
-                runtime.cluster, row, view, writes, Telling(row, view, writes, self.events, runtime.clock), own.by_plural()
-            )
-            for row in rows
-        }
-        parts = [SnapshotQueue(runtime, row, view, own, reconcilers[row.noun], queues) for row in rows]
-        protection = Protection(runtime, view, own, reconcilers[SINGLES.noun], queues)
+        own, rows = SnapshotCaches(shared, given), (SINGLES, GROUPS) if given.groups else (SINGLES,)
+        reconciler = Reconciler(runtime.cluster, own.view, own.by_plural(), self.events, runtime.clock)
+        parts = [SnapshotQueue(runtime, row, own, reconciler, self.events, queues) for row in rows]
+        protection = Protection(runtime, own, reconciler, self.events, queues)
         super().__init__(shared, *(part.controller for part in parts), protection.contents, protection.claims)
         self.beside("snapshot-controller/events", self.events)
 
@@ -76,13 +66,15 @@ class SnapshotQueue:
     """controller: of each snapshot of one kind. queues: options that all queues have in common."""
 
     def __init__(
-        self, runtime: Runtime, row: Row, view: View, caches: SnapshotCaches, reconciler: Reconciler, queues: Mapping[str, Any]
+        self, runtime: Runtime, row: Row, caches: SnapshotCaches, reconciler: Reconciler, events: EventRecorder, queues: Mapping[str, Any]
     ) -> None:
-        self._row, self._view, self._clock, self._reconciler = row, view, runtime.clock, reconciler
+        self._row, self._view, self._clock, self._reconciler = row, caches.view, runtime.clock, reconciler
+        self._telling = Telling(row, caches.view, reconciler, events, runtime.clock)
         self._made: dict[str, Instant] = {}
         self._leaving: dict[str, Instant] = {}
-        self._operations = Operations(row, view, runtime.metrics.once(SnapshotMetrics), runtime.clock)
-        self.controller: Controller[Key] = Controller(runtime, row.queue, self._reconcile, label=row.kind.name, **queues)
+        self._operations = Operations(row, caches.view, runtime.metrics.once(SnapshotMetrics), runtime.clock)
+        deciding = Deciding(self._decide, self._perform, self._show)
+        self.controller: Controller[Key] = Controller(runtime, row.queue, deciding, label=row.kind.name, **queues)
         self._watch(caches)
 
     def _watch(self, caches: SnapshotCaches) -> None:
@@ -109,7 +101,7 @@ class SnapshotQueue:
             self._leaving.pop(uid, None)
             lost.forget(uid)
             self.controller.forget(change.key)
-            self._reconciler.telling.forget(uid)
+            self._telling.forget(uid)
         elif is_news(change):
             yield change.key
         if new is not None and change.old is None and change.cause is Cause.RELIST and v.may_get_content(new):
@@ -158,22 +150,29 @@ class SnapshotQueue:
 
     # -- one snapshot
 
-    async def _reconcile(self, key: Key) -> Result:
+    def _decide(self, key: Key) -> Decision[Action]:
+        """A problem waits for a change, which wakes the key, and is told again while it lasts."""
         snapshot: Snapshot | None = self._view.of(self._row).get(key)
         lost_s = None if snapshot is None else self._reconciler.lost.wait_s(snapshot.metadata.uid)
-        decision = decide_snapshot(self._view, self._row, key, self._waited_s(snapshot), lost_s)  # no await before its actions
-        self.controller.explain(key, decision.because)
-        try:
-            await self._reconciler.carry_out(key, decision.actions)
-        except Failed as failure:
-            await self._show(key, failure.failure)
-            raise Retry(str(failure), because=decision.because) from failure
+        decision = decide_snapshot(self._view, self._row, key, self._waited_s(snapshot), lost_s)
+        is_lasting = decision.problem is not None and decision.after_s is None
+        return dataclasses.replace(decision, after_s=REPEAT_S) if is_lasting else decision
+
+    async def _perform(self, key: Key, decision: Decision[Action]) -> None:
+        snapshot: Snapshot | None = self._view.of(self._row).get(key)
+        await self._reconciler.carry_out(self._row, key, decision.actions)
         if snapshot is not None and len(self._made) < MOMENTS_MAX and any(isinstance(one, CreateContent) for one in decision.actions):
             self._made[snapshot.metadata.uid] = self._clock.now()
-        if isinstance(decision.problem, Failure) and await self._show(key, decision.problem):
-            log.error(decision.problem.error, None, **{self._row.kind.name: str(key)})
-        done = decision.done if decision.actions else ""
-        return Result(decision.because, done=done, again=decision.again, after_s=decision.after_s)
+
+    async def _show(self, key: Key, decision: Decision[Action], failed: Failed) -> None:
+        if not isinstance(failed.problem, Failure):
+            return
+        is_new = await self._telling.show(key, failed.problem)
+        snapshot: Snapshot | None = self._view.of(self._row).get(key)
+        if is_new and snapshot is not None:
+            self._operations.failed(snapshot)
+        if is_new and failed.problem is decision.problem:
+            log.error(failed.problem.error, None, **{self._row.kind.name: str(key)})
 
     def _waited_s(self, snapshot: Snapshot | None) -> float:
         now = self._clock.now()
@@ -184,13 +183,6 @@ class SnapshotQueue:
             return now - (self._leaving.setdefault(uid, now) if len(self._leaving) < MOMENTS_MAX else self._leaving.get(uid, now))
         return now - self._made[uid] if uid in self._made else self._row.status_delay_s
 
-    async def _show(self, key: Key, failure: Failure) -> bool:
-        is_new = await self._reconciler.telling.show(key, failure)
-        snapshot: Snapshot | None = self._view.of(self._row).get(key)
-        if is_new and snapshot is not None:
-            self._operations.failed(snapshot)
-        return is_new
-
 
 def groups_of(change: Change[VolumeSnapshot]) -> Iterable[Key]:
     """The group of a member that came or went."""
@@ -200,19 +192,36 @@ def groups_of(change: Change[VolumeSnapshot]) -> Iterable[Key]:
     return [Key(change.key.namespace, owner.name) for owner in owners if owner.kind == GROUP_SNAPSHOT_KIND]
 
 
+def is_news(change: Change[Any], also: Callable[[Any], object] = lambda obj: None) -> bool:
+    """False for a write of our own, unless its answer shows that others have changed the object: no event will bring that any more.
+
+    also: a part of the status that others write.
+    """
+    old, new = change.old, change.new
+    if change.cause is not Cause.OWN_WRITE:
+        return True
+    return old is not None and new is not None and _facts(old, also) != _facts(new, also)
+
+
+def _facts(obj: Any, also: Callable[[Any], object]) -> tuple[object, ...]:
+    return obj.metadata.uid, is_deleting(obj), obj.spec, also(obj)
+
+
 class Protection:
     """contents: of single snapshots. claims: those of which snapshots are."""
 
-    def __init__(self, runtime: Runtime, view: View, caches: SnapshotCaches, reconciler: Reconciler, queues: Mapping[str, Any]) -> None:
-        self._view, self._clock, self._reconciler = view, runtime.clock, reconciler
+    def __init__(
+        self, runtime: Runtime, caches: SnapshotCaches, reconciler: Reconciler, events: EventRecorder, queues: Mapping[str, Any]
+    ) -> None:
+        self._view, self._clock, self._reconciler, self._events = caches.view, runtime.clock, reconciler, events
         self._unmarked: dict[str, Instant] = {}
         self._idle: dict[Key, Instant] = {}
+        of_contents = Deciding(self._decide_content, self._perform_content, self._keep_quiet)
+        of_claims = Deciding(self._decide_claim, self._perform_claim, self._show_claim)
         self.contents: Controller[str] = Controller(
-            runtime, "snapshot-controller-content", self._reconcile_content, label="VolumeSnapshotContent", **queues
+            runtime, "snapshot-controller-content", of_contents, label="VolumeSnapshotContent", **queues
         )
-        self.claims: Controller[Key] = Controller(
-            runtime, "snapshot-controller-claim", self._reconcile_claim, label="PersistentVolumeClaim", **queues
-        )
+        self.claims: Controller[Key] = Controller(runtime, "snapshot-controller-claim", of_claims, label="PersistentVolumeClaim", **queues)
         self.contents.watch(caches.singles.contents, self._content_changed)
         self.claims.watch(caches.singles.snapshots, self._source_claim)
         self.claims.watch(caches.claims, self._held_claim)
@@ -221,26 +230,28 @@ class Protection:
             self.claims.watch(caches.groups.snapshots, self._claims_near_group)
             self.claims.watch(caches.groups.contents, self._claims_of_content)
 
-    async def _reconcile_content(self, name: str) -> Result:
-        decision = decide_content(self._view, name, self._since_s(self._unmarked.get(name)))
-        self.contents.explain(name, decision.because)
-        await self._reconciler.carry_out(Key("", name), decision.actions)
+    def _decide_content(self, name: str) -> Decision[Action]:
+        return decide_content(self._view, name, self._since_s(self._unmarked.get(name)))
+
+    async def _perform_content(self, name: str, decision: Decision[Action]) -> None:
+        await self._reconciler.carry_out(SINGLES, Key("", name), decision.actions)
         if decision.after_s is None:
             self._unmarked.pop(name, None)
-        return Result(decision.because, after_s=decision.after_s)
 
-    async def _reconcile_claim(self, key: Key) -> Result:
-        decision: Decision[Action] = decide_claim(self._view, key, self._since_s(self._idle.get(key)))
-        self.claims.explain(key, decision.because)
-        try:
-            await self._reconciler.carry_out(key, decision.actions)
-        except ApiError:
-            for snapshot in self._view.snapshots_of(key):
-                self._reconciler.telling.tell(snapshot, "Warning", "ErrorPVCFinalizer", CLAIM_TEXT)
-            raise
+    async def _keep_quiet(self, name: str, decision: Decision[Action], failed: Failed) -> None:
+        """The log alone tells of a content that could not be protected."""
+
+    def _decide_claim(self, key: Key) -> Decision[Action]:
+        return decide_claim(self._view, key, self._since_s(self._idle.get(key)))
+
+    async def _perform_claim(self, key: Key, decision: Decision[Action]) -> None:
+        await self._reconciler.carry_out(SINGLES, key, decision.actions)
         if decision.after_s is None:
             self._idle.pop(key, None)
-        return Result(decision.because, done=decision.done, after_s=decision.after_s)
+
+    async def _show_claim(self, key: Key, decision: Decision[Action], failed: Failed) -> None:
+        for snapshot in self._view.snapshots_of(key):
+            self._events.event(reference_of(snapshot), "Warning", "ErrorPVCFinalizer", CLAIM_TEXT)
 
     def _since_s(self, moment: Instant | None) -> float | None:
         return None if moment is None else self._clock.now() - moment

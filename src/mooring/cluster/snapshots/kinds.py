@@ -26,7 +26,7 @@ from mooring.api.snapshot import (
     VolumeSnapshotClass,
     VolumeSnapshotContent,
 )
-from mooring.api.snapshot_parameters import SnapshotSecret
+from mooring.api.snapshot_names import SnapshotSecret
 
 Snapshot: TypeAlias = VolumeSnapshot | VolumeGroupSnapshot
 Content: TypeAlias = VolumeSnapshotContent | VolumeGroupSnapshotContent

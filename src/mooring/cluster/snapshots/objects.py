@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume, PersistentVolumeClaim
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, ObjectReference, PersistentVolume, PersistentVolumeClaim
 from mooring.api.group_snapshot import (
     VolumeGroupSnapshot,
     VolumeGroupSnapshotStatus,
@@ -29,12 +29,14 @@ from mooring.api.snapshot_names import (
     BEING_CREATED,
     MANAGED_BY,
     YES,
+    ClassParameterError,
+    for_driver,
+    secret_of,
 )
-from mooring.api.snapshot_parameters import ClassParameterError, for_driver, secret_of
 from mooring.base.clock import rfc3339
 from mooring.base.errors import MooringError
 from mooring.cluster.snapshots.decision import LookUp
-from mooring.cluster.snapshots.kinds import SINGLES, Class, Content, Snapshot
+from mooring.cluster.snapshots.kinds import GROUPS, SINGLES, Class, Content, Snapshot
 from mooring.cluster.snapshots.view import BY_NAMESPACE, View, bound_name, claim_of, holds_claim, row_of, wanted_content
 
 
@@ -244,6 +246,16 @@ def _unless_empty(name: str, fields: Mapping[str, str]) -> dict[str, Any]:
 
 def object_of(kind: Kind[Any], metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
     return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": dict(metadata), "spec": dict(spec)}
+
+
+def kind_of(obj: Object) -> Kind[Any]:
+    return next(kind for row in (SINGLES, GROUPS) for kind in (row.kind, row.contents) if isinstance(obj, kind.struct))
+
+
+def reference_of(obj: Object) -> ObjectReference:
+    """For Events."""
+    meta, kind = obj.metadata, kind_of(obj)
+    return ObjectReference(kind.api_version, kind.name, meta.namespace, meta.name, meta.uid, meta.resource_version)
 
 
 def reference_to(obj: Object, kind: Kind[Any]) -> dict[str, str]:

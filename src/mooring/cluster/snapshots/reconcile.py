@@ -1,100 +1,245 @@
-"""Carries out the decisions of the snapshot controller, in order."""
+"""Carries out the decisions of the snapshot controller, in order: each action is one request to the API server, or an Event.
+
+A claim is PUT, read the moment before: upstream's ClusterRole allows no patch of claims.
+
+A write that gives a content to a snapshot, or to a group, and that nobody has answered, may still be carried out. A content that comes, or
+is bound, after its snapshot has gone stays behind for ever, and a driver makes its snapshot. So a snapshot that is to go waits until the
+API server has surely given such a write up. Nobody knows the lost writes of a former process: an object that exists when this one begins,
+and has no content yet, may have lost one. Only what is to go already then is not held up: it goes at once, as with upstream's controller,
+and a write that the former process lost in its last minute may leave a content behind.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
-from mooring.api.meta import Key
-from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS
-from mooring.base.errors import MooringError
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim
+from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS
+from mooring.api.meta import Key, Kind, Object, OwnerReference, finalizers_of, key_of
+from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
+from mooring.api.snapshot_names import CLAIM_FINALIZER, TOUCHED, YES, is_marked
+from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
 from mooring.cluster.snapshots import decision as d
 from mooring.cluster.snapshots.decide_protection import user_of
-from mooring.cluster.snapshots.kinds import Row
-from mooring.cluster.snapshots.telling import REFUSALS, Telling
-from mooring.cluster.snapshots.view import View
-from mooring.cluster.snapshots.writes import Writes
-from mooring.control.result import Stale
+from mooring.cluster.snapshots.kinds import Content, Row
+from mooring.cluster.snapshots.objects import as_json, kind_of, reference_of
+from mooring.cluster.snapshots.refusals import REFUSALS
+from mooring.cluster.snapshots.view import View, row_of
+from mooring.control.decision import Failed
+from mooring.control.events import EventRecorder
+from mooring.control.locks import KeyLocks
+from mooring.control.object_writer import Json, ObjectWriter
+from mooring.control.result import Stale, Vanished
 from mooring.control.slim import changed
 from mooring.kube.cache.informer import Informer
-from mooring.kube.cluster import Cluster
-from mooring.kube.errors import ApiError, NotFound
+from mooring.kube.cluster import Cluster, Patch
+from mooring.kube.errors import LATE_S, AlreadyExists, ApiError, NotFound, ServerError, Unreachable
+from mooring.kube.patch import add, add_finalizer, json_patch, merge_patch, remove_finalizer, set_fields
 
 log = logger(__name__)
 
+_WRITTEN: Final = (VOLUME_SNAPSHOTS, VOLUME_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS, GROUP_SNAPSHOT_CONTENTS, PERSISTENT_VOLUME_CLAIMS)
 
-class Failed(MooringError):
-    """An action failed. failure: what the user is told."""
+LOST_MAX: Final = 20_000
+"""Snapshots of which such a write is remembered; a forgotten one is not waited for."""
 
-    def __init__(self, failure: d.Failure) -> None:
-        super().__init__(failure.error)
-        self.failure = failure
+
+class LostWrites:
+    """By the uid of a snapshot, or of a group, until when the last write that was not answered may be carried out."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._until: dict[str, Instant] = {}
+
+    @contextlib.contextmanager
+    def noted(self, uid: str) -> Iterator[None]:
+        """Around such a write for this uid. An answer that is a refusal says that nothing was written."""
+        try:
+            yield
+        except (Unreachable, ServerError, Failed) as error:
+            if not isinstance(error, Failed) or error.is_unanswered:
+                if uid not in self._until and len(self._until) >= LOST_MAX:
+                    del self._until[next(iter(self._until))]
+                self._until[uid] = self._clock.now() + LATE_S
+            raise
+
+    def inherit(self, uid: str) -> None:
+        """A former process may have sent such a write."""
+        if len(self._until) < LOST_MAX:
+            self._until[uid] = self._clock.now() + LATE_S
+
+    def wait_s(self, uid: str) -> float | None:
+        """How long until none can come any more; None where none was lost."""
+        until = self._until.get(uid)
+        return None if until is None else max(0.0, until - self._clock.now())
+
+    def forget(self, uid: str) -> None:
+        """The snapshot, or the group, is gone."""
+        self._until.pop(uid, None)
 
 
 class Reconciler:
-    """For snapshots of one kind. caches: by the plural of their kind, for what can be looked up."""
+    """caches: by the plural of their kind, for what is written or looked up. lost: writes that were not answered."""
 
-    def __init__(
-        self, cluster: Cluster, row: Row, view: View, writes: Writes, telling: Telling, caches: Mapping[str, Informer[Any]]
-    ) -> None:
-        self._cluster, self._row, self._view, self._writes, self._caches = cluster, row, view, writes, caches
-        self.telling, self.lost = telling, writes.lost
+    def __init__(self, cluster: Cluster, view: View, caches: Mapping[str, Informer[Any]], events: EventRecorder, clock: Clock) -> None:
+        self._cluster, self._view, self._caches, self._events = cluster, view, caches, events
+        self._writers = {kind.plural: _writer(cluster, kind, caches) for kind in _WRITTEN if kind.plural in caches}
+        self._holding: KeyLocks[Key] = KeyLocks()
+        self.lost = LostWrites(clock)
 
-    async def carry_out(self, key: Key, actions: tuple[d.Action, ...]) -> None:
-        """Performs the actions in order. Raises Failed where the user is to be told, ApiError where nobody is, and Stale."""
+    async def carry_out(self, row: Row, key: Key, actions: tuple[d.Action, ...]) -> None:
+        """Performs the actions in order. row: of the key's kind. Raises Stale, and Failed; its problem, if any, is for users."""
         for action in actions:
             try:
                 await self._perform(action)
-            except ApiError as error:
-                refusal = REFUSALS[self._row.noun].get(type(action))
-                if refusal is None:
-                    raise
-                raise Failed(refusal.failure(key, error)) from error
+            except (ApiError, Failed) as error:
+                refusal = REFUSALS[row.noun].get(type(action))
+                cause = error.__cause__ if isinstance(error.__cause__, ApiError) else error
+                failure = None if refusal is None else refusal.failure(key, cause)
+                raise Failed(failure.error if failure is not None else str(error), problem=failure) from error
 
     async def _perform(self, action: d.Action) -> None:
-        writes = self._writes
         match action:
             case d.LookUp():
                 await look_up(self._cluster, self._caches[action.kind.plural], action)
-            case d.Protect(snapshot, finalizers, class_name):
-                await writes.protect(snapshot, finalizers, class_name)
-            case d.JoinGroup(snapshot, owner):
-                await writes.join_group(snapshot, owner)
             case d.HoldClaim(claim):
-                await writes.hold_claim(claim)
+                await self.hold_claim(claim)
             case d.ReleaseClaim(key):
-                await writes.release_claim(key, lambda: self._is_needed(key))
-            case d.CreateContent(body):
-                await writes.create_content(self._row.contents, body)
-            case d.BindContent(content, uid, class_name):
-                await writes.bind_content(content, uid, class_name)
-            case d.ProtectContent(content):
-                await writes.protect_content(content)
-            case d.MarkDeleted(content):
-                await writes.mark_deleted(content)
-            case d.UnmarkDeleted(content):
-                await writes.unmark_deleted(content)
-            case d.Touch(content):
-                await writes.touch(content)
-            case d.DeleteContent(content):
-                await writes.delete_content(content)
-            case d.Release(snapshot, finalizers):
-                await writes.release(snapshot, finalizers)
-            case d.SaveStatus(obj, status) | d.SaveMemberStatus(obj, status):
-                await writes.save_status(obj, status)
+                await self.release_claim(key)
+            case d.CreateContent(body) | d.CreateMemberContent(body):
+                ref = body["spec"].get("volumeSnapshotRef") or body["spec"]["volumeGroupSnapshotRef"]
+                with self.lost.noted(ref["uid"]):
+                    await self._create(body)
             case d.CreateMember(body):
-                await writes.create_member(body)
-            case d.CreateMemberContent(body):
-                await writes.create_content(VOLUME_SNAPSHOT_CONTENTS, body)
-            case d.DeleteMember(snapshot):
-                await writes.delete_member(snapshot)
+                await self._create(body)
+            case d.BindContent(content, uid, class_name):
+                with self.lost.noted(uid):
+                    await self.write(content, bound(content, uid, class_name), strictly=True)
+            case d.DeleteContent(obj) | d.DeleteMember(obj):
+                await self._writers[kind_of(obj).plural].delete(obj)
             case d.Tell(obj, type_, reason, message):
-                self.telling.tell(obj, type_, reason, message)
+                self._events.event(reference_of(obj), type_, reason, message)
+            case d.SaveStatus(obj, status) | d.SaveMemberStatus(obj, status):
+                await self.save_status(obj, status)
+            case _:
+                change = changed_by(action)
+                await self.write(change.obj, change.patch, strictly=change.strictly)
 
-    def _is_needed(self, key: Key) -> bool:
-        claim = self._view.claims.get(key)
-        return claim is not None and bool(user_of(self._view, claim))
+    # -- any object
+
+    async def write(self, obj: Any, patch: Patch, subresource: str = "", *, strictly: bool = False) -> None:
+        await self._writers[kind_of(obj).plural].patch(obj, patch, subresource, strictly=strictly)
+
+    async def save_status(self, obj: Any, status: Mapping[str, Any]) -> None:
+        """Writes the fields that differ from the object in hand."""
+        patch = set_fields(obj, "status", as_json(obj.status), status)
+        if patch is not None:
+            await self.write(obj, patch, "status")
+
+    async def _create(self, body: Mapping[str, Any]) -> None:
+        """One that is there already is looked at anew: Stale."""
+        kind = next(one for one in _WRITTEN if one.name == body["kind"])
+        cache, name, namespace = self._caches[kind.plural], body["metadata"]["name"], body["metadata"].get("namespace", "")
+        try:
+            await cache.write(Key(namespace, name), self._cluster.create(kind, body, namespace))
+        except AlreadyExists as error:
+            cache.wrote(await self._cluster.get(kind, name, namespace))
+            raise Stale(name) from error
+
+    # -- claims
+
+    async def hold_claim(self, claim: PersistentVolumeClaim) -> None:
+        """Adds our finalizer, unless it is there."""
+        async with self._holding.of(key_of(claim)):
+            now = self._claims.current(claim)
+            if CLAIM_FINALIZER not in finalizers_of(now):
+                await self._claims.edit(now, lambda body: _set_finalizer(body, held=True))
+
+    async def release_claim(self, key: Key) -> None:
+        """Removes our finalizer, unless a snapshot needs the claim: that is asked at the last moment, while nobody adds one."""
+        async with self._holding.of(key):
+            claim = self._view.claims.get(key)
+            if claim is not None and not user_of(self._view, claim):
+                with contextlib.suppress(Vanished):
+                    await self._claims.edit(claim, lambda body: _set_finalizer(body, held=False))
+
+    @property
+    def _claims(self) -> ObjectWriter[PersistentVolumeClaim]:
+        return self._writers[PERSISTENT_VOLUME_CLAIMS.plural]
+
+
+def _writer(cluster: Cluster, kind: Kind[Any], caches: Mapping[str, Informer[Any]]) -> ObjectWriter[Any]:
+    return ObjectWriter(cluster, kind, caches[kind.plural])
+
+
+def _set_finalizer(body: Json, *, held: bool) -> bool:
+    before = body["metadata"].get("finalizers") or []
+    if held == (CLAIM_FINALIZER in before):
+        return False
+    others = [one for one in before if one != CLAIM_FINALIZER]
+    body["metadata"]["finalizers"] = [*others, CLAIM_FINALIZER] if held else others
+    return True
+
+
+# -- patches
+
+
+class _Change(NamedTuple):
+    """strictly: of this version of the object alone, since it holds only while the object is as it was judged."""
+
+    obj: Any
+    patch: Patch
+    strictly: bool = False
+
+
+def changed_by(action: d.Action) -> _Change:
+    """Single annotations and fields are patched, so that what others have written meanwhile stays."""
+    match action:
+        case d.Protect(obj, finalizers, class_name):
+            held = add_finalizer(obj, *finalizers).body if finalizers else ()
+            chosen = [add(f"/spec/{row_of(obj).class_field}", class_name)] if class_name else []
+            return _Change(obj, json_patch([*held, *chosen], of=obj))
+        case d.Release(obj, finalizers):
+            return _Change(obj, remove_finalizer(obj, *finalizers))
+        case d.JoinGroup(obj, owner):  # a merge patch writes the whole list of owners
+            owners = [*(_owner_json(one) for one in obj.metadata.owner_references or ()), dict(owner)]
+            return _Change(obj, merge_patch({"metadata": {"ownerReferences": owners}}, of=obj), strictly=True)
+        case d.ProtectContent(obj):
+            return _Change(obj, add_finalizer(obj, row_of(obj).content_finalizer))
+        case d.MarkDeleted(obj):
+            return _Change(obj, annotation(obj, row_of(obj).being_deleted, YES), strictly=True)
+        case d.UnmarkDeleted(obj):
+            return _Change(obj, annotation(obj, row_of(obj).being_deleted, None), strictly=True)
+        case d.Touch(obj):  # nobody reads it
+            return _Change(obj, annotation(obj, TOUCHED, obj.metadata.resource_version))
+    raise AssertionError(f"no patch: {action}")
+
+
+def bound(content: Content, uid: str, class_name: str) -> Patch:
+    """With our finalizer in the same patch: from now on the content is not to vanish. The mark of a former snapshot's deletion goes."""
+    row, held = row_of(content), finalizers_of(content)
+    protected = {"finalizers": [*held, row.content_finalizer]} if row.content_finalizer not in held else {}
+    unmarked = {"annotations": {row.being_deleted: None}} if is_marked(content, row.being_deleted) else {}
+    named = {row.class_field: class_name} if class_name else {}
+    return merge_patch({"metadata": {**protected, **unmarked}, "spec": {row.ref_field: {"uid": uid}, **named}}, of=content)
+
+
+def annotation(obj: Object, name: str, value: str | None) -> Patch:
+    """Sets this annotation, None takes it off; all others stay as they are."""
+    return merge_patch({"metadata": {"annotations": {name: value}}}, of=obj)
+
+
+def _owner_json(owner: OwnerReference) -> Mapping[str, Any]:
+    """As the API server takes it, without fields that say nothing."""
+    flags = {"controller": owner.controller, "blockOwnerDeletion": owner.block_owner_deletion}
+    named = {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
+    return {**named, **{key: value for key, value in flags.items() if value is not None}}
+
+
+# -- what the cache lacks
 
 
 async def look_up(cluster: Cluster, cache: Informer[Any], look: d.LookUp) -> None:

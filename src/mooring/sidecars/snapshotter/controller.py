@@ -6,6 +6,7 @@ from csi-snapshotter, which has one doubling back-off for both, so that a snapsh
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -16,12 +17,12 @@ from mooring.api.snapshot_names import MANAGED_BY, is_marked
 from mooring.base.backoff import retry_backoff
 from mooring.base.log import logger
 from mooring.control.caches import Caches
+from mooring.control.call_slots import CallSlots
 from mooring.control.controller import Controller
-from mooring.control.decision import Decision
-from mooring.control.events import EventRecorder
+from mooring.control.decision import Deciding, Decision, Failed
+from mooring.control.events import REPEAT_S, EventRecorder
 from mooring.control.manager import Manager
-from mooring.control.object_writes import LASTING
-from mooring.control.result import Result, Retry
+from mooring.control.result import Result
 from mooring.control.runtime import Runtime
 from mooring.control.slim import changed
 from mooring.csi.capabilities import DriverInfo
@@ -31,12 +32,11 @@ from mooring.kube.cache.informer import Cause, Change, Informer
 from mooring.kube.cache.store import Store
 from mooring.kube.cluster import EVERYTHING, Selection
 from mooring.sidecars.snapshotter.decide import decide_content
-from mooring.sidecars.snapshotter.decide_after import After
 from mooring.sidecars.snapshotter.decision import Action, Failure
 from mooring.sidecars.snapshotter.kinds import GROUPS, SINGLES, Content, Row
 from mooring.sidecars.snapshotter.memory import Memory
 from mooring.sidecars.snapshotter.options import SnapshotterOptions
-from mooring.sidecars.snapshotter.reconcile import Reconciler, Refused
+from mooring.sidecars.snapshotter.reconcile import OfKind, Reconciler
 from mooring.sidecars.snapshotter.view import (
     BY_CLASS,
     BY_MEMBER,
@@ -67,18 +67,16 @@ class Snapshotter(Manager):
         shared, capabilities = caches or Caches(runtime, "snapshotter"), capabilities_of(info)
         self.events = EventRecorder(runtime.cluster, f"csi-snapshotter {info.name}", clock=runtime.clock, randomness=runtime.randomness)
         rows = (SINGLES, GROUPS) if options.groups and _has_groups(info) else (SINGLES,)
-        contents = {row.noun: _contents_of(row, shared, capabilities.name, options) for row in rows}
-        classes = {row.noun: shared.of(row.classes, keeps=keeps_class, may_be_missing=row is GROUPS) for row in rows}
-        singles, groups = contents[SINGLES.noun], contents.get(GROUPS.noun)
-        group_contents = Store(CONTENT_INDEXES) if groups is None else groups.store
-        group_classes = Store() if groups is None else classes[GROUPS.noun].store
-        view = View(capabilities, singles.store, classes[SINGLES.noun].store, Memory(), options, group_contents, group_classes)
-        reconcilers = [Reconciler(runtime, row, view, contents[row.noun], classes[row.noun], driver, self.events) for row in rows]
-        self._parts = [ContentController(runtime, row, view, one) for row, one in zip(rows, reconcilers, strict=True)]
+        caches_of = {row.noun: _caches_of(row, shared, capabilities.name, options) for row in rows}
+        singles, groups = caches_of[SINGLES.noun], caches_of.get(GROUPS.noun)
+        group_contents = Store(CONTENT_INDEXES) if groups is None else groups.contents.store
+        group_classes = Store() if groups is None else groups.classes.store
+        view = View(capabilities, singles.contents.store, singles.classes.store, Memory(), options, group_contents, group_classes)
+        self._parts = [ContentController(runtime, row, view, caches_of[row.noun], driver, self.events) for row in rows]
         super().__init__(shared, *(part.controller for part in self._parts))
         self.beside("snapshotter/events", self.events)
         for part, row in zip(self._parts, rows, strict=True):
-            part.watch(contents[row.noun], classes[row.noun], singles)
+            part.watch(caches_of[row.noun], singles.contents)
 
     def driver_returned(self) -> None:
         """The driver was away and is back: any failure may have been due to that."""
@@ -86,27 +84,32 @@ class Snapshotter(Manager):
             part.retry_now()
 
 
-def _contents_of(row: Row, caches: Caches, driver_name: str, options: SnapshotterOptions) -> Informer[Any]:
+def _caches_of(row: Row, caches: Caches, driver_name: str, options: SnapshotterOptions) -> OfKind:
     """Group kinds that the cluster does not have count as kinds without objects."""
     selection = Selection(label_selector=f"{MANAGED_BY}={options.node_name}") if options.node_name else EVERYTHING
-    keeps, resync_s = keeps_content(driver_name), options.resync_s
-    return caches.of(row.kind, keeps=keeps, indexes=CONTENT_INDEXES, selection=selection, resync_s=resync_s, may_be_missing=row is GROUPS)
+    keeps, resync_s, may_be_missing = keeps_content(driver_name), options.resync_s, row is GROUPS
+    return OfKind(
+        caches.of(row.kind, keeps=keeps, indexes=CONTENT_INDEXES, selection=selection, resync_s=resync_s, may_be_missing=may_be_missing),
+        caches.of(row.classes, keeps=keeps_class, may_be_missing=may_be_missing),
+    )
 
 
 class ContentController:
     """controller: of each content of one kind."""
 
-    def __init__(self, runtime: Runtime, row: Row, view: View, reconciler: Reconciler) -> None:
-        self._row, self._clock, self._view, self._memory, self._reconciler = row, runtime.clock, view, view.memory, reconciler
+    def __init__(self, runtime: Runtime, row: Row, view: View, caches: OfKind, driver: Driver, events: EventRecorder) -> None:
+        self._row, self._clock, self._view, self._memory = row, runtime.clock, view, view.memory
         back_off = retry_backoff(view.options.retry_interval_start_s, view.options.retry_interval_max_s)
+        deciding, workers = Deciding(self._decide, self._perform, self._show), view.options.worker_threads
         self.controller: Controller[str] = Controller(
-            runtime, row.queue, self._reconcile, workers=view.options.worker_threads, backoff=back_off, label=row.kind.name, log=log
+            runtime, row.queue, deciding, workers=workers, backoff=back_off, label=row.kind.name, log=log
         )
+        self._reconciler = Reconciler(runtime, row, view, caches, driver, CallSlots(self.controller.tell), events)
 
-    def watch(self, contents: Informer[Any], classes: Informer[Any], singles: Informer[VolumeSnapshotContent]) -> None:
+    def watch(self, caches: OfKind, singles: Informer[VolumeSnapshotContent]) -> None:
         """The caches of this kind, and that of single contents."""
-        self.controller.watch(contents, self._content_changed)
-        self.controller.watch(classes, self._class_changed)
+        self.controller.watch(caches.contents, self._content_changed)
+        self.controller.watch(caches.classes, self._class_changed)
         if self._row is GROUPS:
             self.controller.watch(singles, self._single_changed)
 
@@ -141,29 +144,30 @@ class ContentController:
 
     # -- one content
 
-    async def _reconcile(self, name: str) -> Result:
-        decision = decide_content(self._view, self._row, name, self._clock.now())  # no await between this and its actions
-        self.controller.explain(name, decision.because)
-        telling = self._reconciler.telling
-        try:
-            after = await self._reconciler.carry_out(name, decision)
-        except Refused as refused:
-            await telling.show(name, decision.uid, refused.failure)
-            raise Retry(str(refused), because=decision.because) from refused
-        except LASTING as error:
-            telling.refused(name, decision.uid, error)
-            raise
-        if isinstance(decision.problem, Failure):
-            await telling.show(name, decision.uid, decision.problem)
-            log.error(decision.problem.error, None, **{self._row.kind.name: name})
-        return self._result(decision, after)
+    def _decide(self, name: str) -> Decision[Action]:
+        """A problem waits for a change, which wakes the key, and is told again while it lasts."""
+        decision = decide_content(self._view, self._row, name, self._clock.now())
+        is_lasting = decision.problem is not None and decision.after_s is None
+        return dataclasses.replace(decision, after_s=REPEAT_S) if is_lasting else decision
 
-    def _result(self, decision: Decision[Action], after: After) -> Result:
+    async def _perform(self, name: str, decision: Decision[Action]) -> Result | None:
+        after = await self._reconciler.carry_out(name, decision)
+        if decision.problem is not None:
+            return None
         if not after.polls:
-            done = decision.done if decision.actions and decision.problem is None else ""
-            return Result(decision.because, done=done, again=after.again, after_s=decision.after_s)
+            done = decision.done if decision.actions else ""
+            return Result(decision.because, done=done, again=after.again, waits_for=after.waits_for, after_s=decision.after_s)
         waited_s = self._memory.waited_s(decision.uid, self._clock.now(), news=after.news)
         return Result(decision.because, after_s=poll_s(self._view.options, waited_s))
+
+    async def _show(self, name: str, decision: Decision[Action], failed: Failed) -> None:
+        telling, problem = self._reconciler.telling, failed.problem
+        if not isinstance(problem, Failure):
+            telling.refused(name, decision.uid, failed.__cause__ or failed)
+            return
+        await telling.show(name, decision.uid, problem)
+        if problem is decision.problem:
+            log.error(problem.error, None, **{self._row.kind.name: name})
 
 
 def poll_s(options: SnapshotterOptions, waited_s: float) -> float:

@@ -2,86 +2,78 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
 from mooring.api.core import SecretReference
-from mooring.api.group_snapshot import VolumeGroupSnapshotContent
-from mooring.api.meta import Key, finalizers_of
-from mooring.api.snapshot_names import DELETE_POLICY, is_marked
-from mooring.base.errors import MooringError
-from mooring.control.decision import Decision
+from mooring.api.meta import Key, finalizers_of, is_deleting
+from mooring.api.snapshot_names import DELETE_POLICY, TOUCHED, YES, is_marked
+from mooring.control.call_slots import CallSlots, call_over
+from mooring.control.decision import Decision, Failed
 from mooring.control.events import EventRecorder
-from mooring.control.locks import KeyLocks
-from mooring.control.object_writes import annotate_as_judged, mark_as_judged, patch_object, removal
+from mooring.control.object_writer import ObjectWriter
 from mooring.control.result import Stale
 from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache, SecretError
-from mooring.csi.capabilities import controller_rpcs
 from mooring.csi.driver import Call, Driver
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Patch
 from mooring.kube.errors import ApiError, BadRequest, Invalid, NotFound, TooLarge
-from mooring.kube.patch import json_patch, set_fields, test
+from mooring.kube.patch import json_patch, merge_patch, remove_finalizer, set_fields, test
 from mooring.sidecars.snapshotter import decision as d
-from mooring.sidecars.snapshotter.decide_after import (
-    After,
-    after_answered,
-    after_asked,
-    after_believed,
-    after_created,
-    after_refused,
-    after_unasked,
-    after_unsaved,
-    as_json,
-    is_refusal,
-)
+from mooring.sidecars.snapshotter.decide_after import After, after_created, as_json, stranger
+from mooring.sidecars.snapshotter.decide_after_group import after_group
+from mooring.sidecars.snapshotter.decide_unknown import after_refused, after_unsaved, is_refusal
 from mooring.sidecars.snapshotter.kinds import SINGLES, Content, Row
-from mooring.sidecars.snapshotter.looking import look_for
+from mooring.sidecars.snapshotter.questions import Questions, Unasked
 from mooring.sidecars.snapshotter.requests import Made
 from mooring.sidecars.snapshotter.telling import Telling
 from mooring.sidecars.snapshotter.view import View, handle_of, is_given_up, is_going, members_of, row_of
-from mooring.sidecars.snapshotter.whose import as_told, matched, stranger
-from mooring.wire.grpc.codes import Code
 
 _RPC: Final = csi.ControllerServiceCapability.RPC
 
 
-class Refused(MooringError):
-    """An action failed. failure: what the user is told."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class OfKind:
+    """The caches of one kind."""
 
-    def __init__(self, failure: d.Failure) -> None:
-        super().__init__(failure.error)
-        self.failure = failure
+    contents: Informer[Any]
+    classes: Informer[Any]
 
 
-class _Unsaved(Refused):
+class _Unsaved(Failed):
     """The API server does not take what the driver has answered."""
 
 
-class _Unasked(MooringError):
-    """The driver does not say how far a snapshot is that it makes: the request is sent again, as csi-snapshotter always does."""
-
-
 class Reconciler:
-    """Performs the actions of decisions, for one driver. contents, classes: the caches of one kind."""
+    """Performs the actions of decisions, for one driver and one kind of content. calls: those that delete."""
 
     def __init__(
-        self, runtime: Runtime, row: Row, view: View, contents: Informer[Any], classes: Informer[Any], driver: Driver, events: EventRecorder
+        self,
+        runtime: Runtime,
+        row: Row,
+        view: View,
+        caches: OfKind,
+        driver: Driver,
+        calls: CallSlots[str],
+        events: EventRecorder,
     ) -> None:
         self._cluster, self._clock, self._row = runtime.cluster, runtime.clock, row
-        self._view, self._memory, self._contents, self._classes, self._driver = view, view.memory, contents, classes, driver
+        self._view, self._memory, self._caches, self._driver = view, view.memory, caches, driver
         self._call = Call(view.options.timeout_s)
         self._secrets = SecretCache(runtime.cluster, runtime.clock)
-        self._deleting: KeyLocks[str] = KeyLocks()
+        self._questions = Questions(driver, self._call, view)
+        self._calls = calls
+        self._writer: ObjectWriter[Any] = ObjectWriter(runtime.cluster, row.kind, caches.contents)
         self.telling = Telling(row, events, runtime.clock, self)
 
     async def carry_out(self, name: str, decision: Decision[d.Action]) -> After:
-        """Performs the actions in order; what follows from the last answer of the driver. Raises Refused, Stale, ApiError."""
+        """Performs the actions in order; what follows from the last answer of the driver. Raises Failed, Stale, ApiError."""
         secrets, loaded, after = dict[str, str](), set[SecretReference](), After()
         try:
             for action in decision.actions:
@@ -91,11 +83,11 @@ class Reconciler:
                     secrets.update(await self._load_secret(action, decision.uid))
                 else:
                     after = await self._perform(action, secrets, content)
-        except _Unasked:
+        except Unasked:
             self._memory.change(decision.uid, unlisted=True)
             return After(again=True)
-        except Refused:  # perhaps it was the secret: read it anew next time
-            for ref in loaded:
+        except Failed as failed:
+            for ref in loaded if failed.problem is not None else ():  # perhaps it was the secret: read it anew next time
                 self._secrets.invalidate(ref)
             raise
         return after
@@ -118,11 +110,9 @@ class Reconciler:
             case d.LookFor():
                 return await self._save(content, await self._look_for(action, content))
             case d.Ask():
-                return await self._save(content, await self._ask(action, secrets, content))
+                return await self._save(content, await self._questions.ask(action, secrets, content, self._now_ns))
             case d.Delete(made):
-                await self._delete(content, made, secrets)
-                self._memory.change(content.metadata.uid, deleted_at=self._clock.now())
-                return After(again=True)
+                return await self._delete(content, made, secrets)
             case d.Tell(reason, message):
                 self.telling.tell(content, reason, message)
             case d.ClearStatus():  # an error stays
@@ -136,14 +126,14 @@ class Reconciler:
     async def _look_up(self, class_name: str) -> None:
         """One GET before an error is shown, since the watches of different kinds are not in step. Raises Stale."""
         try:
-            self._classes.wrote(await self._cluster.get(self._row.classes, class_name))
+            self._caches.classes.wrote(await self._cluster.get(self._row.classes, class_name))
         except ApiError:
             return
-        if self._classes.store.get(Key("", class_name)) is not None:
+        if self._caches.classes.store.get(Key("", class_name)) is not None:
             raise Stale(class_name)
 
     async def _load_secret(self, load: d.LoadSecret, uid: str) -> Mapping[str, str]:
-        """For a call about the content with this uid; a missing Secret of a question says nothing. Raises Refused, _Unasked."""
+        """For a call about the content with this uid; a missing Secret of a question says nothing. Raises Failed, Unasked."""
         reason, text = load.failed
         try:
             values = await self._secrets.get(load.ref)
@@ -151,8 +141,8 @@ class Reconciler:
             if isinstance(error, NotFound) and self._memory.of(uid).secret_gone_at is None and reason != self._row.check_failed:
                 self._memory.change(uid, secret_gone_at=self._clock.now())
             where = f"failed to get credentials of secret {load.ref.namespace}/{load.ref.name}"
-            refused = Refused(d.Failure(reason, f"{text}{where}: {error}", saved=load.saved))
-            raise (refused if load.needed else _Unasked(str(refused))) from error
+            refused = failed_by(d.Failure(reason, f"{text}{where}: {error}", saved=load.saved))
+            raise (refused if load.needed else Unasked(str(refused))) from error
         self._memory.change(uid, secret_gone_at=None)
         return values
 
@@ -168,7 +158,7 @@ class Reconciler:
                 after = self._after_created(self.find(name, uid), made)
             else:
                 group = await self._driver.create_volume_group_snapshot(order.group_request(secrets), self._call)
-                after = self._after_group(self.find(name, uid), group.group_snapshot)
+                after = after_group(self._view, self.find(name, uid), group.group_snapshot, self._now_ns)
         except DriverError as error:
             self._memory.change(uid, nothing_made=is_first and error.unsent)
             after, is_refused = after_refused(self.find(name, uid), order, error, is_first=is_first), is_refusal(error)
@@ -178,14 +168,6 @@ class Reconciler:
     def _after_created(self, content: Any, made: csi.Snapshot) -> After:
         return after_created(content, made, self._now_ns, stranger(self._view, content, made))
 
-    def _after_group(self, content: VolumeGroupSnapshotContent, group: csi.VolumeGroupSnapshot) -> After:
-        wanted = content.spec.source.volume_handles
-        if wanted is None:  # it was there before, and no volumes were asked for
-            matching = as_told(group.snapshots)
-        else:
-            matching = matched(wanted, group.snapshots, lambda told: self._view.is_of_another_group(content, told))
-        return after_answered(content, group, matching, self._now_ns)
-
     def _note(self, uid: str, after: After, *, refused: bool = False) -> None:
         """What is known of a creation by now. refused: its last request was, for sure."""
         if after.unmarks:
@@ -194,73 +176,33 @@ class Reconciler:
             self._memory.creation_is_open(uid, self._clock.now(), refused=refused)
 
     async def _look_for(self, look: d.LookFor, content: Content) -> After:
-        """Raises Refused for a Secret that can't be had."""
+        """Raises Failed for a Secret that can't be had."""
         uid = content.metadata.uid
         self._memory.change(uid, to_list=False)  # whatever comes of it, a request is next
         secrets = {} if look.secret is None else await self._load_secret(look.secret, uid)
-        after = await look_for(content, look.order, self._view, self._driver, self._call, secrets)
+        after = await self._questions.look_for(content, look.order, secrets)
         if after.unmarks:
             self._note(uid, after)
         return after
 
-    async def _ask(self, ask: d.Ask, secrets: Mapping[str, str], content: Any) -> After:
-        """Only a request by its name says how far a snapshot is that need not be known yet, or whose it is: then _Unasked is raised."""
+    async def _delete(self, content: Content, made: Made, secrets: Mapping[str, str]) -> After:
+        """One call at once, of several contents that go. Raises Stale where the snapshot is to stay by now: the Secret took a while."""
+        now = self.find(content.metadata.name, content.metadata.uid)
+        if made.handle in self._calls.in_flight:
+            return After(waits_for=frozenset({call_over(made.handle)}))
+        if self._is_kept(now, made.handle):
+            raise Stale(content.metadata.name)
         try:
-            way = await self._way(ask)
-            if way is d.Way.NONE:
-                return after_believed(content, ask.made.handle, self._now_ns)
-            if way is d.Way.GET_GROUP:
-                group = await self._driver.get_volume_group_snapshot(ask.made.get_group_request(secrets), self._call)
-                return self._unless_strange(self._after_group(content, group.group_snapshot))
-            found = await self._found(way, ask.made, secrets)
-        except DriverError as error:
-            if not ask.learn:
-                raise _Unasked(str(error)) from error
-            return after_unasked(content, error)
-        other = "" if found is None else stranger(self._view, content, found)
-        if (found is None or other) and not ask.learn:
-            raise _Unasked(ask.made.handle)
-        return after_asked(content, ask.made.handle, found, self._now_ns, other)
-
-    def _unless_strange(self, after: After) -> After:
-        if after.nothing_made:
-            raise _Unasked("the driver told of another group")
-        return after
-
-    async def _way(self, ask: d.Ask) -> d.Way:
-        """Raises DriverError."""
-        if not ask.learn or ask.way is d.Way.GET_GROUP:
-            return ask.way
-        able = controller_rpcs(await self._driver.controller_get_capabilities(csi.ControllerGetCapabilitiesRequest(), self._call))
-        return d.Way.LIST if _RPC.LIST_SNAPSHOTS in able else d.Way.GET if _RPC.GET_SNAPSHOT in able else d.Way.NONE
-
-    async def _found(self, way: d.Way, made: Made, secrets: Mapping[str, str]) -> csi.Snapshot | None:
-        """Raises DriverError. Differs from csi-snapshotter: an entry about another snapshot is none."""
-        if way is d.Way.LIST:
-            answer = await self._driver.list_snapshots(made.list_request(secrets), self._call)
-            return next((entry.snapshot for entry in answer.entries if entry.snapshot.snapshot_id == made.handle), None)
-        try:
-            got = await self._driver.get_snapshot(made.get_request(secrets), self._call)
-        except DriverError as error:
-            if error.code == Code.NOT_FOUND:
-                return None
-            raise
-        return got.snapshot if got.snapshot.snapshot_id == made.handle else None
-
-    async def _delete(self, content: Content, made: Made, secrets: Mapping[str, str]) -> None:
-        """One call at once, of several contents that go. Raises Stale where the snapshot is to stay by now: that may have taken a while."""
-        try:
-            async with self._deleting.of(made.handle):
-                now = self.find(content.metadata.name, content.metadata.uid)
-                if self._is_kept(now, made.handle):
-                    raise Stale(content.metadata.name)
+            with self._calls.begin(made.handle, content.metadata.name):
                 if self._row is SINGLES:
                     await self._driver.delete_snapshot(made.delete_request(secrets), self._call)
                 else:
                     await self._driver.delete_volume_group_snapshot(made.delete_group_request(secrets), self._call)
         except DriverError as error:
             text = f"Failed to delete {self._row.noun}: {error}"
-            raise Refused(d.Failure(self._row.deletion_failed, text, saved=False)) from error
+            raise failed_by(d.Failure(self._row.deletion_failed, text, saved=False)) from error
+        self._memory.change(content.metadata.uid, deleted_at=self._clock.now())
+        return After(again=True)
 
     def _is_kept(self, content: Content, handle: str) -> bool:
         """True where its snapshot stays: by its own policy, or for another content."""
@@ -277,13 +219,13 @@ class Reconciler:
 
     def find(self, name: str, uid: str) -> Any:
         """The content as it is now. Raises Stale where it is no more, or another."""
-        found = self._contents.store.get(Key("", name))
+        found = self._caches.contents.store.get(Key("", name))
         if found is None or found.metadata.uid != uid:
             raise Stale(name)
         return found
 
     async def _keep(self, content: Content, after: After, secrets: Mapping[str, str]) -> After:
-        """Saves what was made. A snapshot that can't be saved, and would be deleted by the save, is deleted at once. Raises Refused."""
+        """Saves what was made. A snapshot that can't be saved, and would be deleted by the save, is deleted at once. Raises Failed."""
         try:
             return await self._save(content, after)
         except _Unsaved:
@@ -292,35 +234,41 @@ class Reconciler:
             handle = handle_of(answered)
             if not handle or not is_given_up(now) or self._is_kept(answered, handle):
                 raise
-            await self._delete(now, Made(handle, members_of(answered)), secrets)
+            deleted = await self._delete(now, Made(handle, members_of(answered)), secrets)
+            if deleted.waits_for:
+                return deleted
             return await self._save(now, After(unmarks=True, nothing_made=True, again=True))
 
     async def _save(self, content: Content, after: After) -> After:
-        """Writes the consequences of an answer, the status first. Raises Refused."""
+        """Writes the consequences of an answer, the status first. Raises Failed."""
         name, uid = content.metadata.name, content.metadata.uid
         if after.status is not None:
             try:
                 await self._save_status(self.find(name, uid), as_json(after.status) or {})
-            except (BadRequest, TooLarge, Invalid) as error:
-                raise _Unsaved(after_unsaved(content, str(error))) from error
+            except Failed as failed:
+                cause = failed.__cause__
+                if not isinstance(cause, BadRequest | TooLarge | Invalid):
+                    raise
+                problem = after_unsaved(content, str(cause))
+                raise _Unsaved(problem.error, problem=problem) from cause
         if after.unmarks:
             await self._unmark(self.find(name, uid))
         if after.tells is not None:
             self.telling.warn(content, after.tells)
         if after.failure is not None:
-            raise Refused(after.failure)
+            raise failed_by(after.failure)
         return after
 
     async def _mark(self, content: Content) -> None:
         """The mark of a creation. Nobody removes the content from under the call."""
-        await self.patch(content, mark_as_judged(content, self._row.being_created, self._row.finalizer))
+        await self.patch(content, mark(content), strictly=True)
 
     async def _unmark(self, content: Content) -> None:
         if not is_marked(content, self._row.being_created):
             return
         try:
-            await self.patch(content, annotate_as_judged(content, self._row.being_created, None))
-        except ApiError:
+            await self.patch(content, unmark(content), strictly=True)
+        except Failed:
             self._memory.change(content.metadata.uid, mark_lost=True)
             raise
 
@@ -330,12 +278,30 @@ class Reconciler:
         if patch is not None:
             await self.patch(content, patch, "status")
 
-    async def patch(self, content: Content, patch: Patch, subresource: str = "") -> None:
-        """Raises Stale and ApiError."""
-        await patch_object(self._cluster, self._contents, self._row.kind, content, patch, subresource)
+    async def patch(self, content: Content, patch: Patch, subresource: str = "", *, strictly: bool = False) -> None:
+        """strictly: for what holds only while the content is as it was judged. Raises Stale, Failed."""
+        await self._writer.patch(content, patch, subresource, strictly=strictly)
 
 
 def release(content: Content) -> Patch:
     """Removes our finalizer; under this policy alone."""
     same = test("/spec/deletionPolicy", content.spec.deletion_policy)
-    return json_patch([same, *removal(content, (row_of(content).finalizer,))])
+    return json_patch([same, *remove_finalizer(content, row_of(content).finalizer).body])
+
+
+def mark(content: Content) -> Patch:
+    """Sets the mark of a creation, with the finalizer, which somebody may have torn off. Where the mark may be there already, another
+    version is made of the content, so that a removal of the mark which is still on its way is refused.
+    """
+    row, held = row_of(content), finalizers_of(content)
+    moved = {TOUCHED: content.metadata.resource_version} if is_marked(content, row.being_created) else {}
+    finalizers = {} if row.finalizer in held or is_deleting(content) else {"finalizers": [*held, row.finalizer]}
+    return merge_patch({"metadata": {"annotations": {row.being_created: YES, **moved}, **finalizers}}, of=content)
+
+
+def unmark(content: Content) -> Patch:
+    return merge_patch({"metadata": {"annotations": {row_of(content).being_created: None}}}, of=content)
+
+
+def failed_by(failure: d.Failure) -> Failed:
+    return Failed(failure.error, problem=failure)

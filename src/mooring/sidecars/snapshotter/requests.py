@@ -8,7 +8,7 @@ from typing import Final
 
 from mooring.api.core import SecretReference
 from mooring.api.meta import annotation
-from mooring.api.snapshot_parameters import PREFIX, ClassParameterError, for_driver, secret_of, without_ours
+from mooring.api.snapshot_names import PREFIX, ClassParameterError, for_driver, secret_of, without_ours
 from mooring.base.errors import MooringError
 from mooring.base.text import quoted
 from mooring.csi.proto import csi_pb2 as csi

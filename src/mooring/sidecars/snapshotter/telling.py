@@ -9,12 +9,11 @@ from mooring.api.core import ObjectReference
 from mooring.base.clock import Clock, rfc3339
 from mooring.base.log import logger
 from mooring.base.text import shortened
+from mooring.control.decision import Failed
+from mooring.control.event_once import EventOnce
 from mooring.control.events import EventRecorder
-from mooring.control.object_writes import as_read
 from mooring.control.result import Stale
-from mooring.control.told import Told
 from mooring.kube.cluster import Patch
-from mooring.kube.errors import ApiError
 from mooring.kube.patch import set_fields
 from mooring.sidecars.snapshotter.decide_after import as_json
 from mooring.sidecars.snapshotter.decision import Failure, Tell
@@ -31,7 +30,7 @@ class Contents(Protocol):
 
     def find(self, name: str, uid: str) -> Any: ...
 
-    async def patch(self, content: Content, patch: Patch, subresource: str = "") -> None: ...
+    async def patch(self, content: Content, patch: Patch, subresource: str = "", *, strictly: bool = False) -> None: ...
 
 
 class Telling:
@@ -39,12 +38,11 @@ class Telling:
 
     def __init__(self, row: Row, events: EventRecorder, clock: Clock, contents: Contents) -> None:
         self._row, self._events, self._clock, self._contents = row, events, clock, contents
-        self._told, self._warned = Told(), Told()
+        self._once = EventOnce(events, clock)
 
     def forget(self, uid: str) -> None:
         """The content is gone."""
-        self._told.forget(uid)
-        self._warned.forget(uid)
+        self._once.forget(uid)
 
     async def show(self, name: str, uid: str, failure: Failure) -> None:
         """Tells the failure by an Event and, if it is to be saved, in the status. One that stands there is told once by each process: the
@@ -61,31 +59,33 @@ class Telling:
                 error = {"time": rfc3339(self._clock.wall_s()), "message": text}
                 try:
                     await self._save_error(content, {**status, "error": error, "readyToUse": False})
-                except ApiError as problem:
+                except Failed as problem:
                     log.error("could not save the error in the status", error=problem, **{self._row.kind.name: name})
             if is_ready(self._contents.find(name, uid)) and not is_going(content):
                 raise Stale(name)  # the answer shows that an earlier write has made it so
-            if not self._told.note(uid, text, self._clock.now()) and not is_new:
+            if not is_new and self._once.left_s(uid, text) > 0:
                 return
-        self.tell(content, failure.event, text)
+        self._once.tell(self._reference(content), failure.event, text, anew=True)
 
     async def _save_error(self, content: Content, status: Mapping[str, Any]) -> None:
         """On the content as it was read: an error says nothing of one that has turned ready."""
         patch = set_fields(content, "status", as_json(content.status), status)
         if patch is not None:
-            await self._contents.patch(content, as_read(content, patch), "status")
+            await self._contents.patch(content, patch, "status", strictly=True)
 
-    def refused(self, name: str, uid: str, error: ApiError) -> None:
+    def refused(self, name: str, uid: str, error: BaseException) -> None:
         """A write that the API server refuses, and may refuse for ever."""
         self.tell(self._contents.find(name, uid), self._row.check_failed, f"{self._row.check_text}{error}")
 
     def warn(self, content: Content, tells: Tell) -> None:
         """Once by each process, in the log, too."""
-        if self._warned.note(content.metadata.uid, tells.message, self._clock.now()):
+        if self._once.note(content.metadata.uid, tells.message, about="warning"):
             log.warning(tells.message, **{self._row.kind.name: content.metadata.name})
             self.tell(content, tells.reason, tells.message)
 
     def tell(self, content: Content, reason: str, message: str) -> None:
+        self._events.event(self._reference(content), "Warning", reason, message)
+
+    def _reference(self, content: Content) -> ObjectReference:
         meta, kind = content.metadata, self._row.kind
-        ref = ObjectReference(kind.api_version, kind.name, "", meta.name, meta.uid, meta.resource_version)
-        self._events.event(ref, "Warning", reason, message)
+        return ObjectReference(kind.api_version, kind.name, "", meta.name, meta.uid, meta.resource_version)
