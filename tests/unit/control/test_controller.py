@@ -422,3 +422,30 @@ async def test_a_watched_change_wakes_its_keys_and_tells_its_topics_unless_only_
         await asyncio.sleep(1)
         assert ["n1", "n1"] == [key for _, key in reconcile.seen]
         running.cancel()
+
+
+async def test_a_filtered_watch_brings_changes_from_and_to_the_objects_that_pass_and_no_others():
+    cluster = FakeCluster()
+    runtime = a_runtime(cluster)
+    caches = Caches(runtime)
+    nodes = caches.of(NODES, keeps=always(slim(metadata=slim("labels"))))
+    changes: list[tuple[bool, bool]] = []
+    controller: Controller[str] = Controller(runtime, "test", Reconciler(Result("done")), workers=1)
+    controller.watch(
+        nodes,
+        lambda change: changes.append((change.old is not None, change.new is not None)),
+        only=lambda node: (node.metadata.labels or {}).get("a") == "b",
+    )
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(Manager(caches, controller).run())
+        cluster.put(NODES, "n1")
+        await asyncio.sleep(1)
+        assert [] == changes
+        cluster.put(NODES, "n1", metadata={"labels": {"a": "b"}})
+        cluster.put(NODES, "n1", metadata={"labels": {"a": "c"}})
+        await asyncio.sleep(1)
+        assert [(True, True), (True, True)] == changes, "into the filter, and out of it"
+        cluster.put(NODES, "n1", metadata={"annotations": {"another": "change"}})
+        await asyncio.sleep(1)
+        assert 2 == len(changes)
+        running.cancel()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mooring.control.topics import TOLD_MAX, Topics
+from mooring.control.topics import TOLD_MAX, Bus, Topics
 
 
 def test_a_told_topic_finds_the_keys_parked_under_it_in_their_order():
@@ -81,3 +81,15 @@ def test_a_key_long_in_hand_does_not_make_each_topic_cost_a_walk_over_all_of_the
         topics.tell([f"t{number}"])
     assert walks <= 5
     assert 16 * TOLD_MAX == len(topics._told)
+
+
+def test_a_bus_brings_news_to_those_who_subscribed_to_their_kind_in_their_order():
+    bus, heard = Bus(), list[tuple[object, ...]]()
+    bus.tell("room", "nobody listens yet")
+    bus.subscribe("room", lambda *about: heard.append(("first", *about)))
+    bus.subscribe("source", lambda *about: heard.append(("of another kind", *about)))
+    bus.subscribe("room", lambda *about: heard.append(("second", *about)))
+    bus.tell("room", "a", 1)
+    assert [("first", "a", 1), ("second", "a", 1)] == heard
+    bus.tell("room")
+    assert [("first",), ("second",)] == heard[2:]
