@@ -24,7 +24,7 @@ from mooring.sidecars.provisioner.model import topics
 from mooring.sidecars.provisioner.model.cached import CLAIM_INDEXES, Source
 from mooring.sidecars.provisioner.model.intent import Intent
 from mooring.sidecars.provisioner.model.orders import Order, is_same_request, request_text
-from mooring.sidecars.provisioner.model.outcomes import Failed, State
+from mooring.sidecars.provisioner.model.outcomes import AttemptFailed, State
 from mooring.sidecars.provisioner.model.topology import ClusterTopology
 from mooring.sidecars.provisioner.options import Rules
 from tests.support.builders import Json, a_claim, a_class, a_content, a_pv, a_snapshot, typed
@@ -70,8 +70,8 @@ def an_order(claim: PersistentVolumeClaim, parameters: Json | None = None, looke
     return prepared(a_view(**view), claim, class_with(parameters), looked or Looked())
 
 
-def refused(claim: PersistentVolumeClaim, parameters: Json | None = None, looked: Looked | None = None, **view: Any) -> Failed:
-    with pytest.raises(Failed) as caught:
+def refused(claim: PersistentVolumeClaim, parameters: Json | None = None, looked: Looked | None = None, **view: Any) -> AttemptFailed:
+    with pytest.raises(AttemptFailed) as caught:
         an_order(claim, parameters, looked, **view)
     return caught.value
 

@@ -35,7 +35,7 @@ from mooring.sidecars.provisioner.model import orders, outcomes, topics, volumes
 from mooring.sidecars.provisioner.model.cached import Source
 from mooring.sidecars.provisioner.model.intent import Intent
 from mooring.sidecars.provisioner.model.orders import Order, is_stored_whole
-from mooring.sidecars.provisioner.model.outcomes import Failed, Failure, Save, State
+from mooring.sidecars.provisioner.model.outcomes import AttemptFailed, Failure, Save, State
 from mooring.wire.grpc.codes import Code
 
 log = logger(__name__)
@@ -132,7 +132,7 @@ class VolumeCreation:
 
     async def create(self, order: Order, secrets: Mapping[str, str], began: Instant) -> tuple[Save, str] | None:
         """STORED; LATER when the volume is made and its object still to be stored, with the reason; None when there is none to be stored:
-        the claim is gone, or has the volume from another request. Raises Failed.
+        the claim is gone, or has the volume from another request. Raises AttemptFailed.
         """
         self._records.of(order.intent.uid).is_asking = True  # no await since the decision: the claim's volume is not being deleted
         try:
@@ -147,7 +147,7 @@ class VolumeCreation:
             return None
         try:
             return await self._made(order, secrets, began)
-        except Failed:
+        except AttemptFailed:
             raise
         except Exception:  # a bug of ours: the fate of the volume is unknown
             if self._records.get(order.intent.uid).pending is None:
@@ -183,7 +183,7 @@ class VolumeCreation:
         if saved is not Save.LATER:
             self._records.of(pending.uid).pending = None
         if saved in (Save.REFUSED, Save.TAKEN):
-            raise Failed(await self.rejection.refused(order, secrets, saved, error, volume.volume_id))
+            raise AttemptFailed(await self.rejection.refused(order, secrets, saved, error, volume.volume_id))
         return saved, error
 
     async def close(self, intent: Intent) -> None:
@@ -220,14 +220,14 @@ class VolumeCreation:
             self._bus.tell(topics.SOURCE_FREE, uid)
 
     async def _begin(self, order: Order) -> bool:
-        """False when the claim has gone before the driver was asked. Raises Failed."""
+        """False when the claim has gone before the driver was asked. Raises AttemptFailed."""
         uid = order.intent.uid
         is_new = uid not in self._tracker
         try:
             await self._hold(order)
             await self._tracker.begin(order.intent)
         except ApiError as error:
-            raise Failed(Failure(str(error), State.NO_CHANGE)) from error
+            raise AttemptFailed(Failure(str(error), State.NO_CHANGE)) from error
         if is_new and self._view.claim(uid) is None:
             await self._tracker.close(uid, IntentEvent.RULED_OUT)
             self.release(uid)
@@ -248,7 +248,7 @@ class VolumeCreation:
             log.info(2, "could not hold the source of a volume that may exist", why=str(error), source=f"{source.namespace}/{source.name}")
 
     async def _ask(self, order: Order, secrets: Mapping[str, str]) -> csi.CreateVolumeResponse | None:
-        """None where the driver has one volume of this name, which the claim has from another request. Raises Failed."""
+        """None where the driver has one volume of this name, which the claim has from another request. Raises AttemptFailed."""
         try:
             return await self._driver.create_volume(await self._message(order, secrets), Call(self._timeout_s, order.intent.migrated))
         except DriverError as error:
@@ -259,7 +259,7 @@ class VolumeCreation:
             failure = outcomes.of_call(error, uses_topology=self._view.uses_topology, node_name=order.intent.node_name)
             if order.secret_is_lost:  # what is refused without its secret may be there all the same
                 failure = dataclasses.replace(failure, state=State.BACKGROUND, infeasible=False)
-            raise Failed(failure) from error
+            raise AttemptFailed(failure) from error
 
     async def _message(self, order: Order, secrets: Mapping[str, str]) -> csi.CreateVolumeRequest:
         """Half a megabyte in a cluster of 5,000 places: of many calls one takes a turn of the loop, so that nothing else stands still."""

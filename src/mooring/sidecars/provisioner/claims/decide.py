@@ -38,7 +38,7 @@ from mooring.sidecars.provisioner.model import orders, volumes
 from mooring.sidecars.provisioner.model.cached import provisioner_of, selected_node
 from mooring.sidecars.provisioner.model.intent import Intent
 from mooring.sidecars.provisioner.model.orders import Order
-from mooring.sidecars.provisioner.model.outcomes import Failed, Failure, State
+from mooring.sidecars.provisioner.model.outcomes import AttemptFailed, Failure, State
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision
         return _looking_up(missing, class_name, kind)
     except LeftToPopulator as other:
         return Decision(why.Populated(other.kind), LeaveToPopulator(), attempting=True, class_name=class_name, source_kind=kind)
-    except Failed as failed:
+    except AttemptFailed as failed:
         if is_repeated:
             return _decide_orphan(view, uid, now, looked)
         hindered = why.Hindered(failed.failure)
@@ -197,7 +197,7 @@ def _not_due(view: View, claim: PersistentVolumeClaim) -> Decision | None:
 def _already_there(view: View, claim: PersistentVolumeClaim) -> Decision | None:
     try:
         name = volume_name(view, claim.metadata.uid)
-    except Failed:
+    except AttemptFailed:
         return None  # the attempt reports it
     if view.records.get(claim.metadata.uid).pending is not None:
         return Decision(why.Saving(name))
@@ -217,14 +217,14 @@ def _may_be_of(pv: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
 
 
 def _check_name(view: View, claim: PersistentVolumeClaim) -> None:
-    """Names cut short can meet. Differs from external-provisioner, which would give two claims one volume. Raises Failed."""
+    """Names cut short can meet. Differs from external-provisioner, which would give two claims one volume. Raises AttemptFailed."""
     name = volume_name(view, claim.metadata.uid)
     pv = view.volume(name)
     if pv is not None and not _may_be_of(pv, claim):
         ref = pv.spec.claim_ref
         assert ref is not None, "it may be of anybody else"
         error = f'PersistentVolume "{name}" belongs to claim "{ref.namespace}/{ref.name}" already: the names of volumes are cut too short'
-        raise Failed(Failure(error, State.FINISHED))
+        raise AttemptFailed(Failure(error, State.FINISHED))
 
 
 def _is_stored(view: View, intent: Intent) -> bool:
@@ -311,7 +311,7 @@ def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked, wanted: I
             secret_values(intent.secret, looked)
     except NotLookedUp as missing:
         return _looking_up(missing, class_name, kind)
-    except Failed as failed:
+    except AttemptFailed as failed:
         hindered = why.Hindered(failed.failure)
         return Decision(hindered, attempting=True, failure=failed.failure, class_name=class_name, source_kind=kind)
     if intent.dying_handle:

@@ -27,7 +27,7 @@ from mooring.sidecars.provisioner.model import orders, topics, volumes
 from mooring.sidecars.provisioner.model.cached import Source, requested_bytes, selected_node, source_of
 from mooring.sidecars.provisioner.model.intent import Intent
 from mooring.sidecars.provisioner.model.orders import Order, RequestError
-from mooring.sidecars.provisioner.model.outcomes import Failed, Failure, State
+from mooring.sidecars.provisioner.model.outcomes import AttemptFailed, Failure, State
 from mooring.sidecars.provisioner.model.topology import NodeUnknown, Requirements, TopologyError
 from mooring.sidecars.provisioner.model.volumes import ParameterError, SecretKind, TemplateValues
 
@@ -43,16 +43,16 @@ class LeftToPopulator(Exception):
         self.kind = kind
 
 
-def finished(error: str, *heals: Topic) -> Failed:
-    return Failed(Failure(error, State.FINISHED, heals=frozenset(heals)))
+def finished(error: str, *heals: Topic) -> AttemptFailed:
+    return AttemptFailed(Failure(error, State.FINISHED, heals=frozenset(heals)))
 
 
-def unchanged(error: str, *heals: Topic) -> Failed:
-    return Failed(Failure(error, State.NO_CHANGE, heals=frozenset(heals)))
+def unchanged(error: str, *heals: Topic) -> AttemptFailed:
+    return AttemptFailed(Failure(error, State.NO_CHANGE, heals=frozenset(heals)))
 
 
 def volume_name(view: View, uid: str) -> str:
-    """The name of the claim's volume, for the driver and as an object. Raises Failed."""
+    """The name of the claim's volume, for the driver and as an object. Raises AttemptFailed."""
     prefix, length = view.rules.volume_name_prefix, view.rules.volume_name_uuid_length
     if not prefix:
         raise finished("volume name prefix cannot be of length 0")
@@ -67,7 +67,7 @@ def volume_name(view: View, uid: str) -> str:
 
 
 def prepared(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass, looked: Looked) -> Order:
-    """The order. Raises Failed, LeftToPopulator, NotLookedUp."""
+    """The order. Raises AttemptFailed, LeftToPopulator, NotLookedUp."""
     source = _source(view, claim)
     if source is not None:
         _check_kind(claim, source)
@@ -125,7 +125,7 @@ def prepared(view: View, claim: PersistentVolumeClaim, storage_class: StorageCla
 
 
 def prepared_again(view: View, intent: Intent) -> Order:
-    """The order of an open intent, as it was. Raises Failed."""
+    """The order of an open intent, as it was. Raises AttemptFailed."""
     try:
         request, where = orders.stored_request(intent)
     except RequestError as error:
@@ -219,7 +219,7 @@ def _where(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass
     except TopologyError as error:
         state = State.RESCHEDULE if isinstance(error, NodeUnknown) else State.NO_CHANGE
         why = f"error generating accessibility requirements: {error}"
-        raise Failed(Failure(why, state, heals=frozenset({topics.NODES}))) from error
+        raise AttemptFailed(Failure(why, state, heals=frozenset({topics.NODES}))) from error
 
 
 def _secrets(claim: PersistentVolumeClaim, name: str, given: Mapping[str, str], looked: Looked) -> dict[SecretKind, SecretReference | None]:
@@ -240,7 +240,7 @@ def _secrets(claim: PersistentVolumeClaim, name: str, given: Mapping[str, str], 
 
 
 def secret_values(ref: SecretReference | None, looked: Looked) -> Mapping[str, str]:
-    """The provisioner's secret. Raises Failed, NotLookedUp."""
+    """The provisioner's secret. Raises AttemptFailed, NotLookedUp."""
     if ref is None:
         return {}
     try:

@@ -30,7 +30,7 @@ from mooring.sidecars.provisioner.intents.tracker import IntentTracker
 from mooring.sidecars.provisioner.model.cached import claim_reference
 from mooring.sidecars.provisioner.model.intent import Intent
 from mooring.sidecars.provisioner.model.orders import Order
-from mooring.sidecars.provisioner.model.outcomes import Failed, Failure, Save
+from mooring.sidecars.provisioner.model.outcomes import AttemptFailed, Failure, Save
 
 log = logger(__name__)
 
@@ -154,7 +154,7 @@ class ClaimReconciler:
             self._events.placed_in_doubt(attempt.ref, doubt)
         try:
             saved = await self._creation.create(order, _values(order, attempt.looked), attempt.began)
-        except Failed as failed:
+        except AttemptFailed as failed:
             return await self.failed(attempt, decision.class_name, decision.source_kind, failed.failure, order)
         except Exception as bug:
             if self._view.records.get(attempt.uid).pending is not None:
@@ -176,7 +176,7 @@ class ClaimReconciler:
     async def _clean_up(self, attempt: Attempt, order: Order, decision: Decision) -> Result:
         try:
             await self._creation.rejection.clean_up(order, _values(order, attempt.looked))
-        except Failed as failed:
+        except AttemptFailed as failed:
             return await self.failed(attempt, decision.class_name, decision.source_kind, failed.failure, order)
         await self._creation.close(order.intent)
         return self._done(attempt.uid, decision)

@@ -41,7 +41,7 @@ from mooring.sidecars.provisioner.intents.tracker import IntentTracker
 from mooring.sidecars.provisioner.model.cached import is_same_handle
 from mooring.sidecars.provisioner.model.intent import Intent
 from mooring.sidecars.provisioner.model.orders import Order
-from mooring.sidecars.provisioner.model.outcomes import CLEANUP_PAUSE_S, CLEANUP_TRIES, Failed, Failure, Save, State
+from mooring.sidecars.provisioner.model.outcomes import CLEANUP_PAUSE_S, CLEANUP_TRIES, AttemptFailed, Failure, Save, State
 
 log = logger(__name__)
 
@@ -151,13 +151,13 @@ class VolumeRejection:
         self._view, self._tracker, self._owners = view, tracker, owners
 
     async def clean_up(self, order: Order, secrets: Mapping[str, str]) -> None:
-        """Deletes the dying volume. Returns when an object of the claim's own names it. Raises Failed."""
+        """Deletes the dying volume. Returns when an object of the claim's own names it. Raises AttemptFailed."""
         handle = order.intent.dying_handle
         why = Failure(f'volume "{handle}" is of no use, and its deletion was not answered', State.BACKGROUND, from_driver=True)
         await self.reject(order, secrets, why, handle)
 
     async def reject_second(self, order: Order, secrets: Mapping[str, str], volume_id: str) -> None:
-        """Returns when it is the claim's volume. Raises Failed."""
+        """Returns when it is the claim's volume. Raises AttemptFailed."""
         stored = order.intent.stored_handle
         assert stored is not None
         if not is_same_handle(volume_id, stored):
@@ -165,11 +165,11 @@ class VolumeRejection:
             await self.reject(order, secrets, Failure(why, State.BACKGROUND, from_driver=True), volume_id)
 
     async def reject(self, order: Order, secrets: Mapping[str, str], why: Failure, volume_id: str) -> None:
-        """The volume can't be used. Returns when its object is stored all the same, as the claim's own. Raises Failed."""
+        """The volume can't be used. Returns when its object is stored all the same, as the claim's own. Raises AttemptFailed."""
         owner, error = await self._owners.owner_of_existing(order.intent, volume_id, why.error) if volume_id else (None, "")
         verdict = decide_unusable_volume(order, why, owner, error)
         if verdict.fate is not Fate.STORED:
-            raise Failed(await self._carried_out(order, secrets, verdict, volume_id))
+            raise AttemptFailed(await self._carried_out(order, secrets, verdict, volume_id))
 
     async def refused(self, order: Order, secrets: Mapping[str, str], saved: Save, error: str, volume_id: str) -> Failure:
         """The API server will never take this object: the failure to report, once the volume is deleted, if it has to be."""

@@ -30,7 +30,7 @@ from mooring.sidecars.provisioner.model import topics
 from mooring.sidecars.provisioner.model.cached import Source
 from mooring.sidecars.provisioner.model.intent import STILL_OPEN, Intent
 from mooring.sidecars.provisioner.model.orders import Order, is_same_call
-from mooring.sidecars.provisioner.model.outcomes import Failed, Failure, State
+from mooring.sidecars.provisioner.model.outcomes import AttemptFailed, Failure, State
 from mooring.sidecars.provisioner.model.volumes import Json
 
 log = logger(__name__)
@@ -195,10 +195,10 @@ class IntentTracker:
             self._uid_of.setdefault(intent.volume_name, uid)
 
     async def begin(self, intent: Intent) -> None:
-        """As of Intents. Raises ApiError; Failed while another open intent has the volume's name: names cut short can meet."""
+        """As of Intents. Raises ApiError; AttemptFailed while another open intent has the volume's name: names cut short can meet."""
         if self._uid_of.setdefault(intent.volume_name, intent.uid) != intent.uid:
             error = f'a volume "{intent.volume_name}" is being made for another claim: the names of volumes are cut too short'
-            raise Failed(Failure(error, State.FINISHED))
+            raise AttemptFailed(Failure(error, State.FINISHED))
         try:
             await self._intents.begin(self._with_unknown(intent))
         except ApiError:

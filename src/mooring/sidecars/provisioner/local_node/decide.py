@@ -17,7 +17,7 @@ from mooring.sidecars.provisioner.claims.prepare import LeftToPopulator, prepare
 from mooring.sidecars.provisioner.claims.view import Looked, NotLookedUp, View, Wanted, requirements
 from mooring.sidecars.provisioner.local_node import reasons as why
 from mooring.sidecars.provisioner.model.cached import provisioner_of, requested_bytes, selected_node
-from mooring.sidecars.provisioner.model.outcomes import Failed
+from mooring.sidecars.provisioner.model.outcomes import AttemptFailed
 from mooring.sidecars.provisioner.model.topology import TopologyError
 
 
@@ -96,7 +96,7 @@ def decide_ownership(view: View, uid: str, looked: Looked, has_room: bool | None
         return Decision(why.NotAllowedHere(str(error)))
     except NotLookedUp as missing:
         return Decision(why.LookingUp(f"{missing.wanted.kind.name} {missing.wanted.name}"), LookUp(missing.wanted))
-    except (Failed, LeftToPopulator):
+    except (AttemptFailed, LeftToPopulator):
         return becomes
     needed_bytes = requested_bytes(claim)
     if has_room is None:

@@ -68,7 +68,7 @@ class Failure:
         return self.state in (State.FINISHED, State.RESCHEDULE)
 
 
-class Failed(MooringError):
+class AttemptFailed(MooringError):
     """An attempt has failed."""
 
     def __init__(self, failure: Failure) -> None:
