@@ -67,7 +67,7 @@ class RBDVolumeSource(ForeignSource, frozen=True):
 
 
 class Volume(ApiStruct, frozen=True):
-    """One of the sources is there. Of those that bring nothing from outside (an emptyDir, a secret, a hostPath) none is.
+    """At most one of the sources is set; none is for a volume without outside storage (an emptyDir, a secret, a hostPath).
 
     First those of CSI, then those that CSI drivers took over (`migration.py`), then those that nobody did.
     """
@@ -142,7 +142,7 @@ class SELinuxOptions(ApiStruct, frozen=True):
 
 
 class SecurityContext(ApiStruct, frozen=True):
-    """Of one container."""
+    """A container's security context."""
 
     se_linux_options: SELinuxOptions | None = field(name="seLinuxOptions", default=None)
 

@@ -11,7 +11,7 @@ GROUP: Final = "snapshot.storage.k8s.io"
 
 
 class SnapshotError(ApiStruct, frozen=True):
-    """Of a status. Both may be missing: others write it, too."""
+    """The error of a status. Both fields may be missing: others write it, too."""
 
     time: str | None = None
     message: str | None = None

@@ -51,17 +51,17 @@ DELETE_POLICY: Final = "Delete"
 
 
 def content_name(snapshot: VolumeSnapshot) -> str:
-    """Of the content that is made for a dynamic snapshot."""
+    """The name of the content that is made for a dynamic snapshot."""
     return f"snapcontent-{snapshot.metadata.uid}"
 
 
 def member_name(group_uid: str, volume_handle: str) -> str:
-    """Of the snapshot that a group has of this volume."""
+    """The name of the snapshot that a group has of this volume."""
     return f"{_MEMBER}{hashlib.sha256((group_uid + volume_handle).encode()).hexdigest()}"
 
 
 def member_content_name(snapshot_name: str) -> str:
-    """Of the content of a member of a group, "" for a name that no member has."""
+    """The name of the content of a group's member, "" for a name that no member has."""
     return f"snapcontent-{snapshot_name.removeprefix(_MEMBER)}" if snapshot_name.startswith(_MEMBER) else ""
 
 

@@ -72,7 +72,7 @@ class TokenRequest(ApiStruct, frozen=True):
 
 
 class CSIDriverSpec(ApiStruct, frozen=True):
-    """What is None counts as the API server's default."""
+    """None stands for the API server's default."""
 
     attach_required: bool | None = None
     pod_info_on_mount: bool | None = None

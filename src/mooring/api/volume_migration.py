@@ -20,7 +20,7 @@ _VSPHERE_REGION: Final = "topology.csi.vmware.com/region"
 _MANAGED_DISK: Final = re.compile(r".*/subscriptions/(?:.*)/resourceGroups/(?:.*)/providers/Microsoft.Compute/disks/(.+)")
 _BLOB_DISK: Final = re.compile(r"http(?:.*)://(?:.*)/vhds/(.+)")
 _URI_LENGTH_MAX: Final = 1024
-"""What the patterns cost grows with its fourth power. CSI advises 128 bytes."""
+"""The patterns' time grows with the fourth power of this length. CSI advises 128 bytes."""
 
 
 def as_in_tree(volume: Json) -> Json:

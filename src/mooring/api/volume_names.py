@@ -16,12 +16,12 @@ def digest(*parts: str) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def attachment_name(driver: str, handle: str, node: str) -> str:
-    """Of the VolumeAttachment of a volume on a node."""
+    """The name of the VolumeAttachment of a volume on a node."""
     return f"csi-{digest(handle, driver, node)}"
 
 
 def unique_name(driver: str, handle: str) -> str:
-    """Of a PersistentVolume's volume, as in node.status.volumesInUse. A driver's name has no ^, a handle may: the first one parts them."""
+    """The name of a PersistentVolume's volume, as in node.status.volumesInUse. A handle may have a ^, a driver's name has none."""
     return f"{PLUGIN}/{driver}^{handle}"
 
 

@@ -18,19 +18,19 @@ class CountedMeta(ObjectMeta, frozen=True):
 
 
 class UpdatedCondition(Condition, frozen=True):
-    """Of Deployments alone."""
+    """A Deployment's condition."""
 
     last_update_time: str | None = None
 
 
 class ProbedCondition(Condition, frozen=True):
-    """Of Jobs alone."""
+    """A Job's condition."""
 
     last_probe_time: str | None = None
 
 
 class RollingUpdate(ApiStruct, frozen=True):
-    """Of Deployments max_unavailable and max_surge, numbers or percentages; of StatefulSets the partition."""
+    """max_unavailable, max_surge: of Deployments, numbers or percentages. partition: of StatefulSets."""
 
     max_unavailable: int | str | None = None
     max_surge: int | str | None = None

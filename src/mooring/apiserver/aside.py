@@ -20,7 +20,7 @@ _loop: contextvars.ContextVar[asyncio.AbstractEventLoop | None] = contextvars.Co
 
 
 class Overtaken(Exception):
-    """What was read in a thread is no longer so."""
+    """An object that a thread has read has changed meanwhile."""
 
 
 def in_loop(call: Callable[[], T]) -> T:

@@ -35,7 +35,7 @@ class DeleteOptions:
 
     @property
     def says_nothing(self) -> bool:
-        """Of dependents."""
+        """True when the request does not mention dependents."""
         return not self.propagation and self.orphan_dependents is None
 
 

@@ -22,7 +22,7 @@ class Elsewhere(Exception):
 
 
 class Effort:
-    """What is left of one request's work, in steps. over: raised when it is used up."""
+    """The budget that is left for one request, in steps. over: raised when it is used up."""
 
     __slots__ = ("_over", "left")
 

@@ -12,7 +12,7 @@ _STEP_BYTES: Final = 4096
 
 
 class Portion:
-    """What may be done in one turn. Counted and not timed, so that a seed lives the same life each time."""
+    """The work that may be done in one turn. It is counted and not timed, so that a seed lives the same life each time."""
 
     def __init__(self, steps: int = _STEPS) -> None:
         self.size = steps
@@ -28,7 +28,7 @@ class Portion:
 
 
 class Worker(Protocol):
-    """Who has work left over from writes."""
+    """A part of the server that has work left over from writes."""
 
     @property
     def due(self) -> float | None:

@@ -16,12 +16,12 @@ _RECORD: Final = "managedFields"
 
 
 def members(body: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
-    """Of an object, each as its bytes."""
+    """The members of an object, each as its bytes."""
     return _members.decode(body)
 
 
 def items(body: bytes | msgspec.Raw) -> list[msgspec.Raw]:
-    """Of a list, each as its bytes."""
+    """The items of a list, each as its bytes."""
     return _items.decode(body)
 
 

@@ -54,7 +54,7 @@ class ObjectStore(Tables):
         self.follows_owners = False
         """Somebody looks after dependents; without, a deletion's propagation policy means nothing."""
         self.workers: Final[list[Worker]] = []
-        """Who has something to do after a write's turn: the housekeeping sees to it."""
+        """The parts with work after a write's turn; the housekeeping runs them."""
         self._randomness = randomness
         self._listeners: list[Listener] = []
         self._followers: list[Follower] = []

@@ -72,7 +72,7 @@ class Tables:
     # from a file
 
     def begin(self, version: int) -> None:
-        """Makes an empty store go on where another ended. Of earlier versions it has what `load_object` brings."""
+        """Makes an empty store go on where another ended. `load_object` brings the objects of earlier versions."""
         assert not any(len(table) for table in self._tables.values()), "a store begins once"
         self.version = version
         for table in self._tables.values():

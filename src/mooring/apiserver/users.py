@@ -16,7 +16,7 @@ class User:
 
 
 OWNER = User("mooring-admin", ("system:masters", "system:authenticated"))
-"""Whoever holds the server's token. Everybody who gets in may do everything: there are no roles."""
+"""The user of everybody who has the server's token. Every user may do everything: there are no roles."""
 
 
 class Tokens(Protocol):

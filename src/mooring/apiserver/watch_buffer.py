@@ -83,7 +83,7 @@ class WatchBuffer:
 
 
 class Beginning:
-    """What was there when a watch began, batch by batch. found: all of it, selected or not."""
+    """The objects that existed when a watch began, batch by batch. found: all of them, selected or not."""
 
     def __init__(self, version: int, resource: Resource, scope: Scope, found: Sequence[Stored]) -> None:
         self._version, self._resource, self._scope = version, resource, scope

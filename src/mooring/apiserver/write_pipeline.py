@@ -121,7 +121,7 @@ def reset_readonly(resource: Resource, new: Json, before: Json, now: float, subr
 
 
 def wrong_metadata(resource: Resource, new: Json, before: Json | None = None) -> list[field_errors.Cause]:
-    """Of an object that says to be of another kind nothing: that is told alone."""
+    """The causes about metadata; an object that names another kind has none, since that mistake is reported alone."""
     if new["kind"] != resource.kind:
         return []
     if before is not None:

@@ -8,8 +8,9 @@ from typing import Final
 from mooring.base.randomness import Random
 
 JITTER: Final = 0.02
-"""Of every queue's back-off, as a share. Upstream has none: the intervals are what the flags say, and yet thousands of keys don't stay in
-step."""
+"""The random share of every queue's back-off. Upstream has none: the intervals are what the flags say, and yet thousands of keys don't stay
+in step.
+"""
 _DOUBLINGS_MAX = 60  # beyond this any cap is reached, and a float would overflow one day
 
 

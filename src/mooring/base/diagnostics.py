@@ -164,7 +164,7 @@ class Diagnostics:
 
 
 def _client(peer: tuple[Any, ...] | None) -> str:
-    """Whose share a connection counts to. peer: as the socket gives it, None for one that is gone already."""
+    """The address whose share a connection counts to. peer: as the socket gives it, None for one that is gone already."""
     if peer is None:
         return ""
     host = str(peer[0]).partition("%")[0]

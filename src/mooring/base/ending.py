@@ -54,7 +54,7 @@ class Ending:
         return max(0.0, min(self._moved_s + STILL_S, self._asked_s + ENDING_S_MAX) - time.monotonic())
 
     def goes_on(self) -> None:
-        """A step came to its end: the next one has its own time. Of no use after a step that took too long."""
+        """A step came to its end: the next one has its own time. It changes nothing after a step that took too long."""
         if self.left_s:
             self._moved_s = time.monotonic()
 

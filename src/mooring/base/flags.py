@@ -91,7 +91,7 @@ def gates_of(table: type[Any]) -> dict[str, Gate]:
 
 
 def options_from(kind: type[R], flags: Any, gates: Mapping[str, bool], **derived: Any) -> R:
-    """A room's options. derived: the fields that no flag or gate says alone. Of the rest those without flag and gate keep their default."""
+    """A room's options. derived: the fields that no single flag or gate gives. Other fields without flag and gate keep their default."""
     table: type[Any] = kind
     fields = dataclasses.fields(table)
     said = {field.name: getattr(flags, field.name) for field in fields if "flag" in field.metadata}

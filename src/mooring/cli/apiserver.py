@@ -1,4 +1,4 @@
-"""`mooring apiserver`: the embedded API server alone, for kubectl and for everything that takes it for Kubernetes."""
+"""`mooring apiserver`: the embedded API server alone, for kubectl and every other client of Kubernetes."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def _check(parsed: Parsed[ApiServerFlags]) -> None:
 COMMAND: Final[Command[ApiServerFlags]] = Command(
     ApiServerFlags,
     check=_check,
-    about="Runs the embedded API server alone, for kubectl and for everything that takes it for Kubernetes. No controllers. "
+    about="Runs the embedded API server alone, for kubectl and every other client of Kubernetes. It has no controllers. "
     "mooring apiserver backup and mooring apiserver restore save and bring back its objects.",
     example="mooring apiserver --state ./state",
 )

@@ -65,7 +65,7 @@ def check(parsed: Parsed[BinderFlags]) -> None:
 COMMAND: Final[Command[BinderFlags]] = Command(
     BinderFlags,
     check=check,
-    about="Binds claims to volumes and pods to nodes, and protects what is in use, for a cluster that has no kube-controller-manager "
+    about="Binds claims to volumes and pods to nodes, and protects objects in use, for a cluster that has no kube-controller-manager "
     "or kube-scheduler to do it.",
     example="mooring binder --kubeconfig ./state/kubeconfig --controllers=-scheduler",
 )

@@ -38,7 +38,7 @@ REMOVE_S_MAX: Final = 10.0
 class ClusterRegistrarFlags(ProcessFlags, DropInFlags, AddressFlags):
     """cluster-driver-registrar's flags."""
 
-    pod_info_mount: bool = flag("pod-info-mount", BOOL, False, "The driver is told of the pod at NodePublishVolume: podInfoOnMount.")
+    pod_info_mount: bool = flag("pod-info-mount", BOOL, False, "Pass the pod's data to the driver at NodePublishVolume: podInfoOnMount.")
     kubeconfig: str = flag("kubeconfig", STRING, "", "Absolute path to the kubeconfig file. Empty: the service account of the pod.")
     connection_timeout_s: float = flag("connection-timeout", DURATION, 0.0, "(deprecated)", Section.COMPATIBLE)
 

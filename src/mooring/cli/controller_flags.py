@@ -137,7 +137,7 @@ def _rows_of(component: Component[Any]) -> Iterator[Flag]:
 
 
 def _named() -> Mapping[str, Mapping[str, Flag]]:
-    """Of each component its own flags, by their names here."""
+    """The own flags of each component, by their names here."""
     own = {name: tuple(_rows_of(component)) for name, component in COMPONENTS.items()}
     count = Counter(row.name for rows in own.values() for row in rows)
     return {

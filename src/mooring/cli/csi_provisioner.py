@@ -38,7 +38,7 @@ class ProvisionerFlags(Rules, NodeOptions, CapacityOptions, ProvisionerOptions, 
 
     node_name: str = ""
     namespace: str = ""
-    kubeconfig: str = flag("kubeconfig", STRING, "", "Path to the kubeconfig file; $KUBECONFIG goes before it. Neither: the pod's own.")
+    kubeconfig: str = flag("kubeconfig", STRING, "", "Path to the kubeconfig file; $KUBECONFIG takes precedence. Neither: the pod's own.")
     master: str = flag("master", STRING, "", "URL of the API server, in place of the one that the kubeconfig names.")
     enable_capacity: bool = flag("enable-capacity", BOOL, False, "Publish the driver's capacity as CSIStorageCapacity objects.")
     kube_api_capacity_qps: float = flag(

@@ -1,4 +1,4 @@
-"""`mooring demo`: the life of a volume before your eyes. Exit code 0 only if everything really happened."""
+"""`mooring demo`: the life of a volume, step by step. Exit code 0 only if everything really happened."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class DemoFlags(ProcessFlags):
 
 COMMAND: Final[Command[DemoFlags]] = Command(
     DemoFlags,
-    about="Takes a volume through its life before your eyes, on an API server, a driver and a node of its own: made, bound, attached, "
-    "mounted for a pod and written to, unmounted, mounted again and read, detached, deleted. Nothing is left of it.",
+    about="Takes a volume through its life, step by step, on an API server, a driver and two nodes of its own: it is created, bound, "
+    "mounted for pods on both nodes, freed from a dead node, grown, snapshotted, restored and deleted. Nothing is left behind.",
     example="mooring demo",
 )
 

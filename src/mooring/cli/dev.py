@@ -80,9 +80,9 @@ class DevFlags(DevChoices, Patience, ProcessFlags):
         OPTIONS,
         {},
         "An argument for a driver that is a class, as in folder=/data/{node}; may be given more than once. "
-        "Without one for node_id that is the node's name.",
+        "If none gives node_id, that is the node's name.",
     )
-    nodes: int = flag("nodes", INT, 0, "How many nodes to make: n1, n2 and so on. 0: three, and one for your own driver.")
+    nodes: int = flag("nodes", INT, 0, "How many nodes to make: n1, n2 and so on. 0: three, or one for your own driver.")
     zones: int = flag(
         "zones", INT, 0, "Spread the nodes over so many zones, zone-1 and so on, as --topology with topology.kubernetes.io/zone. 0: none."
     )
@@ -91,11 +91,11 @@ class DevFlags(DevChoices, Patience, ProcessFlags):
         "topology",
         TOPOLOGY,
         {},
-        "A node's topology; given for each node, all with the same keys. Volumes live in one place then. "
-        "Your own driver tells its topology itself.",
+        "A node's topology; given for each node, all with the same keys. A volume then lives in one place. "
+        "Your own driver reports its topology itself.",
     )
     examples: bool = flag("examples", BOOL, False, "Print claims, pods and a snapshot to try, as a shell script, and end.")
-    plain: bool = flag("plain", BOOL, False, "Only the lines, also on a terminal: without the view of nodes and volumes below them.")
+    plain: bool = flag("plain", BOOL, False, "Print only lines, also on a terminal: no tables of nodes and volumes below them.")
 
 
 def _check(parsed: Parsed[DevFlags]) -> None:
@@ -125,7 +125,7 @@ def _check_nodes(flags: DevFlags) -> None:
         raise ConfigError(f"driver: one socket is one node's, and there are {len(names)}: take --nodes=1")
     for name in ("topology", "zones"):
         if getattr(flags, name) and not isinstance(form, Reference):
-            raise ConfigError(f"{name}: of the reference driver alone; your own driver tells its topology in NodeGetInfo")
+            raise ConfigError(f"{name}: of the reference driver alone; your own driver reports its topology in NodeGetInfo")
 
 
 def _check_zones(flags: DevFlags) -> None:
@@ -143,12 +143,12 @@ NODES_MAX: Final = 100
 COMMAND: Final[Command[DevFlags]] = Command(
     DevFlags,
     check=_check,
-    about="Runs a control plane with a driver and the agents of some nodes on this machine, until Ctrl-C, and shows all that they do. "
+    about="Runs a control plane with a driver and the agents of some nodes on this machine, until Ctrl-C, and shows calls and writes. "
     "Pods get their volumes mounted; nothing runs in them. Nodes die and come back on demand.",
     example="mooring dev --nodes 3 --zones 2\nmooring dev --driver './my-driver --endpoint unix://{socket}'",
     epilog="\nIn another terminal, with commands of their own (--help lists their flags):\n"
     "  mooring dev kill-node NODE    Cut a node's power.\n"
-    "  mooring dev revive-node NODE  Give it back.\n",
+    "  mooring dev revive-node NODE  Switch it on again.\n",
 )
 
 

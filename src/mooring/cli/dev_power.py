@@ -74,7 +74,7 @@ def _turn(word: str, words: Sequence[str], flags: PowerFlags) -> int:
 
 
 def _folder(state: str) -> Path:
-    """Of the `mooring dev` that is meant. Raises ConfigError."""
+    """The folder of the `mooring dev` that the person means. Raises ConfigError."""
     from mooring.dev.folder import PREFIX
     from mooring.dev.power import is_answering
 

@@ -1,4 +1,4 @@
-"""`mooring driver`: the reference driver as a process of its own, for a sidecar of anybody's; and where drivers of one's own begin."""
+"""`mooring driver`: the reference driver as a process of its own, for any sidecar; and the commands for a driver of one's own."""
 
 from __future__ import annotations
 

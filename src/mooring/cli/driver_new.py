@@ -39,7 +39,7 @@ class NewFlags(ProcessFlags):
     """The flags of `mooring driver new`."""
 
     folder: str = flag("folder", STRING, "", "Where to put it: a folder that is not there yet, or empty. Empty: the name.")
-    driver_name: str = flag("driver-name", STRING, "", "The name that the driver goes by, in domain form. Empty: NAME.example.com.")
+    driver_name: str = flag("driver-name", STRING, "", "The driver's name, in domain form. Empty: NAME.example.com.")
 
 
 def run(argv: Sequence[str], prog: str) -> int:

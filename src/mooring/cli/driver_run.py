@@ -64,7 +64,7 @@ class RunFlags(ProcessFlags):
         OPTIONS,
         {},
         "An argument for the driver's constructor, as in folder=/data; may be given more than once. "
-        "Without one for node_id it is $NODE_ID, $KUBE_NODE_NAME, or this machine's name.",
+        "If none gives node_id, that is $NODE_ID, $KUBE_NODE_NAME, or this machine's name.",
     )
     plugin_registration_path: str = flag(
         "plugin-registration-path",
@@ -203,7 +203,7 @@ class _Registration:
 
     @property
     def obstacle(self) -> str:
-        """What keeps the driver from being registered, "" when it is."""
+        """The obstacle to the driver's registration, "" when it is registered."""
         return self._registrar.obstacle if self._registrar is not None else "the registration has not begun, or was refused: see the log"
 
     async def run(self) -> None:

@@ -37,7 +37,7 @@ def namespace(flags: ElectionFlags, machine: Machine) -> str:
 
 
 def namespace_of_pod(machine: Machine) -> str:
-    """Of this process' pod: $POD_NAMESPACE, else that of its service account; "" outside of pods."""
+    """The namespace of this process' pod: $POD_NAMESPACE, else that of its service account; "" outside of pods."""
     return machine.environ.get("POD_NAMESPACE") or _own_namespace(machine.service_account / "namespace")
 
 

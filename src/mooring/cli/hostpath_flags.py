@@ -60,7 +60,7 @@ class HostPathFlags(HostpathOptions, ProcessFlags):
         "capacity",
         CAPACITY,
         {"": 1 << 40},
-        "All volumes together have this size at the most, with topology those of each place. With KIND= before it: those of one kind of "
+        "The most that all volumes together may have; with topology, in each place. With KIND= before it: those of one kind of "
         "storage, which a class names in its parameter kind; may be given more than once. Default 1Ti of one kind.",
     )
     volume_bytes_max: int = flag("max-volume-size", BYTES, 1 << 40, "One volume has this size at the most.")
@@ -68,17 +68,17 @@ class HostPathFlags(HostpathOptions, ProcessFlags):
         "max-volume-size-node",
         dataclasses.replace(BYTES, show=lambda _: ""),
         0,
-        "NodeExpandVolume refuses more than this, so that expansion fails on the node. Default as above.",
+        "NodeExpandVolume refuses more than this, so that expansion fails on the node. Default: as --max-volume-size.",
     )
     attach_max: int = flag(
         "attach-limit",
         INT,
         0,
-        "Volumes on one node at the most, told by NodeGetInfo too; 0 is no limit. With -1 there is none, and NodeGetInfo tells another "
+        "The most volumes on one node, also in NodeGetInfo; 0 is no limit. With -1 there is none, and NodeGetInfo reports another "
         "number from 1 to 10 at each call.",
     )
     topology: Mapping[str, Mapping[str, str]] = flag(
-        "topology", TOPOLOGY, {}, "A node's topology; given for each node, all with the same keys. Volumes live in one place then."
+        "topology", TOPOLOGY, {}, "A node's topology; given for each node, all with the same keys. A volume then lives in one place."
     )
     own_places: bool = flag("enable-topology", BOOL, False, "Each node is a place of its own: topology.hostpath.csi/node=ID.")
     expand: bool = flag("enable-volume-expansion", BOOL, True, "Expand volumes. (Also: --node-expand-required.)")
@@ -88,7 +88,7 @@ class HostPathFlags(HostpathOptions, ProcessFlags):
     group_snapshots: bool = flag("enable-group-snapshots", BOOL, True, "Take snapshots of groups of volumes.")
     modify: bool = flag("enable-controller-modify-volume", BOOL, False, "Take mutable parameters, at creation and later.")
     mutable_names: tuple[str, ...] = flag(
-        "accepted-mutable-parameter-names", NAMES, (), "The mutable parameters that there are, separated by commas. None: any."
+        "accepted-mutable-parameter-names", NAMES, (), "The mutable parameters that the driver accepts, separated by commas. None: any."
     )
     without: tuple[str, ...] = flag(
         "without",
@@ -103,7 +103,7 @@ class HostPathFlags(HostpathOptions, ProcessFlags):
         "Node capabilities to leave out; may be given more than once.",
     )
     snapshot_delay_s: float = flag("snapshot-delay", DURATION, 0.0, "How long new snapshots are not ready to use.")
-    faults: str = flag("faults", STRING, "", "A JSON file of faults to commit, read again when it changes; docs/driver.md has its form.")
+    faults: str = flag("faults", STRING, "", "A JSON file of faults on purpose, read again when it changes; see docs/hostpath.md.")
     call_log: str = flag("call-log", STRING, "", "A file that each call is appended to, as a line of JSON without secrets.")
     call_log_secrets: bool = flag("call-log-secrets", BOOL, False, "Write secrets into the call log.")
     http_endpoint: str = flag(

@@ -56,5 +56,5 @@ def check_not_negative(times_s: Mapping[str, float], note: str = ",") -> None:
 
 
 def check_resync(name: str, seconds: float) -> None:
-    """Of the flag that says how often all is looked at again. Raises ConfigError."""
+    """Checks the flag of a resync period. Raises ConfigError."""
     check_not_negative({name: seconds}, ", 0 turns it off;")

@@ -12,11 +12,11 @@ from mooring.base.interrupts import interrupted_at_once
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "apiserver": ("mooring.cli.apiserver", "Run the embedded API server alone, for kubectl."),
-    "attachdetach": ("mooring.cli.attachdetach", "Say which volume is attached to which node, for pods."),
+    "attachdetach": ("mooring.cli.attachdetach", "Attach pods' volumes to nodes, and detach them."),
     "attacher": ("mooring.cli.csi_attacher", "Attach and detach a driver's volumes, as csi-attacher."),
     "binder": ("mooring.cli.binder", "Bind claims to volumes and pods to nodes."),
     "cluster-registrar": ("mooring.cli.cluster_registrar", "Make the CSIDriver object of a driver."),
-    "completion": ("mooring.cli.completion", "Print what makes a shell complete commands and flags."),
+    "completion": ("mooring.cli.completion", "Print a script for a shell: it completes commands."),
     "controller": ("mooring.cli.controller", "Run several controllers in one process."),
     "demo": ("mooring.cli.demo", "See the life of a volume, step by step. Begin here."),
     "dev": ("mooring.cli.dev", "Run an API server, a driver and controllers until Ctrl-C."),
@@ -26,7 +26,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "orphans": ("mooring.cli.orphans", "Find volumes without a PersistentVolume, and the reverse."),
     "provisioner": ("mooring.cli.csi_provisioner", "Make and delete a driver's volumes, as csi-provisioner."),
     "registrar": ("mooring.cli.registrar", "Register a driver with the kubelet of its node."),
-    "release": ("mooring.cli.release", "Free what a removed driver's attacher still holds."),
+    "release": ("mooring.cli.release", "Free objects that a removed driver's attacher holds."),
     "resizer": ("mooring.cli.csi_resizer", "Grow and modify a driver's volumes, as csi-resizer."),
     "snapshot-controller": ("mooring.cli.snapshot_controller", "Make and bind the contents of snapshots, of all drivers."),
     "snapshotter": ("mooring.cli.csi_snapshotter", "Make and delete a driver's snapshots, as csi-snapshotter."),

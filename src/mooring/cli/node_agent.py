@@ -31,9 +31,11 @@ class NodeAgentFlags(AgentOptions, AsKubectlFlags, ManagerFlags, GateFlags):
     root: Path = Path()
     node_name: str = flag("node-name", STRING, "", "The name of the Node; made where there is none. Empty: the machine's name.")
     capacity: Mapping[str, str] = flag(
-        "capacity", PAIRS, {}, "What the Node has, as in cpu=4,memory=8Gi; the rest is the machine's, and --max-pods."
+        "capacity", PAIRS, {}, "The Node's resources, as in cpu=4,memory=8Gi; others come from the machine and --max-pods."
     )
-    allocatable: Mapping[str, str] = flag("allocatable", PAIRS, {}, "What of the capacity is for pods; all of what is not named.")
+    allocatable: Mapping[str, str] = flag(
+        "allocatable", PAIRS, {}, "The part of the capacity for pods; all of a resource that is not named."
+    )
     max_pods: int = flag("max-pods", UINT, 110, "Pods that the Node takes.")
     root_dir: str = flag("root-dir", STRING, "/var/lib/kubelet", "The root folder: sockets, staged and published volumes are below it.")
 

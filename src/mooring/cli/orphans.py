@@ -52,18 +52,18 @@ class OrphansFlags(AsKubectlFlags, ProcessFlags, AddressFlags):
         "prefix",
         STRING,
         "",
-        "Volumes whose names do not begin so are foreign; needed where others share the storage. pvc-, the usual one, is every cluster's.",
+        "Volumes without this prefix of the name are foreign; needed if others share the storage. Every cluster has the usual one, pvc-.",
     )
-    delete: bool = flag("delete", BOOL, False, "Delete leaked volumes, after a look, the driver's name typed by you, and a second look.")
+    delete: bool = flag("delete", BOOL, False, "Delete leaked volumes, once you have typed the driver's name, and after a second look.")
     yes: bool = flag("yes", BOOL, False, "With --delete: do not ask. Only with --volume, or with a --prefix that is this cluster's alone.")
     older_than_s: float = flag(
         "older-than",
         DURATION,
         600.0,
-        "With --delete: only what is still leaked after this time; no driver tells ages, so it waits.",
+        "With --delete: only volumes still leaked after this time. The command waits, since drivers report no ages.",
     )
     volume: str = flag("volume", STRING, "", "With --delete: only these volumes, by their handles, with commas between.")
-    tidy: bool = flag("tidy", BOOL, False, "Take intents that another provisioner has ended out of the journal of Mooring's.")
+    tidy: bool = flag("tidy", BOOL, False, "Remove intents that another provisioner has fulfilled from Mooring's journal.")
     secret: str = flag("secret", STRING, "", "With --delete: the secret that DeleteVolume needs, as namespace/name.")
 
 
@@ -98,7 +98,7 @@ COMMAND: Final[Command[OrphansFlags]] = Command(
     OrphansFlags,
     check=_check,
     epilog=_EXIT_CODES,
-    about="Compares what a driver lists with what a cluster knows: volumes without their PersistentVolume, and the other way round. "
+    about="Compares a driver's volumes with a cluster's objects, and finds volumes without a PersistentVolume, and the reverse. "
     "Changes nothing without --delete.",
     example="mooring orphans --csi-address=/run/csi/socket --kubeconfig=$HOME/.kube/config",
 )

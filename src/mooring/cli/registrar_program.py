@@ -40,7 +40,7 @@ class RegistrarFlags(ProcessFlags, DropInFlags, AddressFlags):
     plugin_registration_path: str = flag(
         "plugin-registration-path", STRING, "/registration", "The kubelet's folder plugins_registry, as it is mounted here."
     )
-    timeout_s: float = flag("timeout", DURATION, 1.0, "How long the driver may take to tell its name, and /healthz to ask itself.")
+    timeout_s: float = flag("timeout", DURATION, 1.0, "How long the driver may take to give its name, and /healthz to ask itself.")
     mode: str = flag("mode", STRING, "", f"(deprecated) {OLD_PROBE} ends at once with 0; anything else has no effect.")
     http_endpoint: str = flag(
         "http-endpoint", STRING, "", "Where the health server listens (example: :9809). Empty: no server.", Section.DIAGNOSTICS

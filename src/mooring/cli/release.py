@@ -40,10 +40,10 @@ question was answered with no.
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReleaseFlags(ProcessFlags):
-    kubeconfig: str = flag("kubeconfig", STRING, "", "The cluster; without it $KUBECONFIG, or the pod's own.")
+    kubeconfig: str = flag("kubeconfig", STRING, "", "The cluster. Empty: $KUBECONFIG, or the pod's own.")
     driver: str = flag("driver", STRING, "", "The name of the driver that was removed, as in csi.example.com.")
     output: str = flag("o", STRING, "table", "table or json.")
-    remove: bool = flag("remove", BOOL, False, "Take the finalizers off, after the driver's name typed by you, and another look.")
+    remove: bool = flag("remove", BOOL, False, "Remove the finalizers, once you have typed the driver's name, and after another look.")
     yes: bool = flag("yes", BOOL, False, "With --remove: do not ask.")
     detached: str = flag(
         "detached",

@@ -74,7 +74,7 @@ async def _nothing(_: Cluster) -> None:
 
 
 async def _no_more(_: Driver, __: DriverInfo) -> None:
-    """What the driver says of itself is enough."""
+    """The driver's information about itself is enough."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

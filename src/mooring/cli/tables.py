@@ -28,7 +28,7 @@ BURST: Final = dataclasses.replace(INT, show=lambda _: "")
 """For limits that do not hold unless one of their flags is given: upstream's default would be no truth in the usage."""
 
 
-EARLY_TAKEOVER: Final = "Take the Lease of a replica at once where its kubelet says that its container has ended."
+EARLY_TAKEOVER: Final = "Take the Lease of a replica at once if its kubelet reports that its container has ended."
 
 CONNECT_S_MAX: Final = 30.0
 """How long the Go sidecars of today wait for a driver's socket."""
@@ -59,7 +59,7 @@ class DropInFlags:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MetricsAddressFlags:
     metrics_address: str = flag(
-        "metrics-address", STRING, "", "(deprecated) As http-endpoint, for metrics alone. Only one of both can be set.", Section.DIAGNOSTICS
+        "metrics-address", STRING, "", "(deprecated) As http-endpoint, for metrics alone. Set only one of the two.", Section.DIAGNOSTICS
     )
 
 
@@ -85,13 +85,13 @@ class AddressFlags:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DriverFlags(AddressFlags):
     connection_timeout_s: float = flag(
-        "connection-timeout", DURATION, CONNECT_S_MAX, "How long to wait for the CSI driver's socket at the start, before the end."
+        "connection-timeout", DURATION, CONNECT_S_MAX, "How long to wait for the CSI driver's socket at the start; then the program ends."
     )
     exit_on_lost_connection: bool = flag(
         "exit-on-lost-connection",
         BOOL,
         False,
-        "Exit whenever the CSI driver is lost, as the Go sidecars do, not only when another comes back.",
+        "Exit whenever the CSI driver is lost, as the Go sidecars do, not only when another driver comes back.",
     )
 
 
@@ -108,7 +108,7 @@ class ClusterFlags:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AsKubectlFlags:
-    """Of commands that find their cluster as kubectl does."""
+    """The flag of commands that find their cluster as kubectl does."""
 
     kubeconfig: str = flag("kubeconfig", STRING, "", "Path to the kubeconfig file. Empty: $KUBECONFIG, ~/.kube/config, or the pod's own.")
 

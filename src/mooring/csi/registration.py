@@ -1,4 +1,4 @@
-"""The kubelet's registration service (package `pluginregistration`): its two calls, for the plugin that serves and for who asks.
+"""The kubelet's registration service (package `pluginregistration`): its two calls, for the plugin that serves and for its caller.
 
 Source: kubernetes/kubelet, pkg/apis/pluginregistration/v1. The plugin is the server; the kubelet finds its socket and calls. Both sides
 speak gRPC without a library, which a registrar would carry for two calls a day.
@@ -56,7 +56,7 @@ class Registration:
         self._link: Link | None = None
 
     async def get_info(self, timeout_s: float) -> registration.PluginInfo:
-        """What the plugin says about itself. timeout_s: for the connection and the answer together."""
+        """The plugin's information about itself. timeout_s: for the connection and the answer together."""
         return await self._call("GetInfo", registration.InfoRequest(), registration.PluginInfo, timeout_s)
 
     async def notify(self, *, registered: bool, error: str = "", timeout_s: float) -> None:

@@ -25,7 +25,7 @@ _CALL_S_MAX: Final = 5.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Extras:
-    """What the driver can, and whether snapshots are wanted. grows_on_nodes: there alone, without the controller."""
+    """The driver's further abilities, and whether snapshots are wanted. grows_on_nodes: there alone, without the controller."""
 
     grows: bool = False
     grows_on_nodes: bool = False

@@ -30,7 +30,7 @@ def run_folder(state: str, space: MountSpace, story: Story, ending: Ending) -> I
     """That folder, or for "" one that is removed after the block, whatever ends that.
 
     Remaining mounts in it are unmounted first, if they are surely ours: in a mount namespace of our own. Else the folder stays,
-    and the story says so: what is mounted may be somebody's data. What a killed run has left goes at the start. Raises ConfigError.
+    and the story says so: the mounts may be somebody's data. The leftovers of a killed run go at the start. Raises ConfigError.
     """
     if state:
         with kept_folder(Path(state), space):
@@ -58,7 +58,7 @@ def run_folder(state: str, space: MountSpace, story: Story, ending: Ending) -> I
 
 
 def mounted_in(folder: Path) -> MountTable:
-    """What is mounted in the folder, the deepest last."""
+    """The mounts in the folder, the deepest last."""
     return MountTable(read_mount_table().below(os.path.realpath(folder)))
 
 

@@ -105,7 +105,7 @@ def _lines(storage_class_name: str, kubeconfig: str, *, reference: bool, snapsho
 
 
 def _changes() -> Iterator[str]:
-    """What happens to a volume in use."""
+    """Examples of changes of a volume in use."""
     yield from ("", "# More room: the volume grows at the driver, then on its node.")
     yield _patched('{"resources":{"requests":{"storage":"2Gi"}}}')
     yield f"kubectl wait --for=jsonpath='{{.status.capacity.storage}}'=2Gi pvc/{CLAIM}"

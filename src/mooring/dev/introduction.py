@@ -34,10 +34,10 @@ class LastFailure:
 
 
 async def introduced(session: Session, failure: LastFailure, *, where: str, patience_s: float) -> DriverInfo:
-    """What the driver says of itself.
+    """The driver's information about itself.
 
-    failure: hears of the session's calls. where: its socket. Raises ConfigError for one that does not introduce itself, or by a name that
-    nothing can have.
+    failure: gets the session's calls. where: its socket. Raises ConfigError for a driver that gives no name, or a name that nothing can
+    have.
     """
     try:
         async with asyncio.timeout(patience_s) as limit:
@@ -53,7 +53,7 @@ async def introduced(session: Session, failure: LastFailure, *, where: str, pati
 
 
 def name_fault(name: str) -> str:
-    """What is wrong with a name that CSI allows, "" for nothing. Source: Kubernetes' ValidateCSIDriverName."""
+    """The fault of a name that CSI allows, "" for none. Source: Kubernetes' ValidateCSIDriverName."""
     if dns_subdomain(name.lower()):
         return "which has not the form of a domain's, as Kubernetes wants it: letters, digits, - and . in between, as in csi.example.com"
     return ""

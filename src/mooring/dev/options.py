@@ -1,4 +1,4 @@
-"""What `mooring dev` can be told, and the patience of its plane. Durations in seconds."""
+"""The options of `mooring dev`, and the patience of its plane. Durations in seconds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Patience:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DevChoices:
-    """What flags say by themselves. snapshots: as for `running`."""
+    """The options that are flags as they are. snapshots: as for `running`."""
 
     state: str = flag(
         "state",
@@ -51,9 +51,9 @@ class DevChoices:
         "A PersistentVolume to make, with a volume of 1 GiB; may be given more than once.",
     )
     snapshots: bool = flag(
-        "snapshots", BOOL, True, "The kinds of snapshots, their controller and a snapshotter, for a driver that makes snapshots."
+        "snapshots", BOOL, True, "Serve the kinds of snapshots, with controller and snapshotter, if the driver makes snapshots."
     )
-    default_class: bool = flag("default-class", BOOL, False, "Make the driver's class that of claims that name none.")
+    default_class: bool = flag("default-class", BOOL, False, "Make the driver's class the default of claims that name none.")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -73,7 +73,7 @@ class DemoFailed(MooringError):
 
 
 class Polling:
-    """cluster: a client over HTTP; driver: a connection of the demo's own. What is found is told in the story."""
+    """cluster: a client over HTTP; driver: a connection of the demo's own. The story reports each finding."""
 
     def __init__(self, plane: Plane, cluster: Cluster, driver: Driver, story: Story) -> None:
         assert plane.state_folder is not None, "the reference driver's state is looked at"
@@ -209,7 +209,7 @@ class PodFolder:
         return self._layout.target(uid, pv_name)
 
     def size_bytes(self, path: Path) -> int:
-        """Of the file system that a pod sees there."""
+        """The size of the file system that a pod sees there."""
         found = os.statvfs(path)
         return found.f_blocks * found.f_frsize
 

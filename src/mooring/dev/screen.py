@@ -32,7 +32,7 @@ Part = tuple[str, str]
 
 
 class Stream(Protocol):
-    """What a screen needs of a TextIO."""
+    """The part of a TextIO that a screen needs."""
 
     @property
     def encoding(self) -> str: ...

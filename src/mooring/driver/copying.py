@@ -40,7 +40,7 @@ def copy_folder(source: str, target: str, check: Check) -> None:
 def copy_file(source: str, target: str, size_bytes: int, check: Check, tell: Callable[[int], None] = lambda _at: None) -> None:
     """Makes the file target with the data of source, and size_bytes long. Raises OSError, and what check and tell raise.
 
-    tell: hears the byte that the copy has come to. Who is killed leaves a part of the target: `files.copy_file` does not.
+    tell: gets the byte that the copy has reached. A killed process leaves a part of the target: `files.copy_file` does not.
     """
     with _opened(source, _READ) as here, _opened(target, _WRITE, 0o600) as there:
         _copy_data(here, there, min(size_bytes, os.fstat(here).st_size), check, tell)

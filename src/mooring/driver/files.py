@@ -11,7 +11,7 @@ from mooring.base.folders import sync_folder
 from mooring.driver import copying
 
 Progress = Callable[[int, int], None]
-"""Hears how many bytes of how many the copy has come to. What it raises ends the copy."""
+"""Gets the number of bytes copied, and that of all bytes. An exception of it ends the copy."""
 
 
 def copy_file(source: Path, target: Path, *, size_bytes: int | None = None, progress: Progress = lambda _done, _all: None) -> None:

@@ -12,7 +12,7 @@ _TOPOLOGY = csi.PluginCapability.Service.VOLUME_ACCESSIBILITY_CONSTRAINTS
 
 
 def segments_of(given: Any) -> Any:
-    """What `node_segments` gives, whatever that is. given: the attribute of a driver; a method is called."""
+    """The value of `node_segments`, whatever that is. given: the attribute of a driver; a method is called."""
     return given() if callable(given) else given
 
 

@@ -31,7 +31,7 @@ _LOOP: Final = asyncio.BaseEventLoop.run_forever.__code__
 
 
 class _Step:
-    """Of the method with this name; ticks: how many the watch has seen it."""
+    """A step of the method with this name. ticks: how often the watch has seen it."""
 
     __slots__ = ("name", "ticks")
 

@@ -243,7 +243,7 @@ def is_idle(lease: Mapping[str, Any], wall_s: float) -> bool:
 
 
 def _journal(lease: Mapping[str, Any]) -> tuple[str, str]:
-    """Of which journal a page is."""
+    """The journal that a page belongs to."""
     return lease["metadata"]["namespace"], lease["metadata"]["labels"][lease_codec.JOURNAL_LABEL]
 
 

@@ -79,7 +79,7 @@ class Scanner:
         )
 
     async def scan_snapshots(self) -> Inventory:
-        """Of a driver that lists no volumes. Raises ApiError."""
+        """The inventory for a driver that lists no volumes. Raises ApiError."""
         unsettled = await self._unsettled(await self._if_served(VOLUME_SNAPSHOT_CONTENTS))
         return Inventory(driver=self.driver_name, volumes=(), objects_before=(), objects=(), unsettled=unsettled)
 

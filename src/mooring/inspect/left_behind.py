@@ -37,9 +37,9 @@ class LiveLease:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scene:
-    """What one look has seen of a driver.
+    """The traces of a driver that one look has found.
 
-    registered_on: nodes whose CSINode names it. in_use: of each Node that there is, what its kubelet reports as in use.
+    registered_on: nodes whose CSINode names it. in_use: each Node, with the volumes that its kubelet reports as in use.
     attachments, volumes: of the driver, held or not. users: volume → the pods on nodes that use it.
     """
 

@@ -128,7 +128,7 @@ class _Lost:
 
 
 def _may_reach(nodes: NodeSelector | None, place: Mapping[str, str]) -> bool:
-    """False when each term asks for something else than the place says. What the place does not speak of is left out."""
+    """False when each term asks for another value than the place has. Keys that the place lacks are left out."""
     terms = (nodes.node_selector_terms if nodes is not None else None) or ()
     for term in terms:
         asked = tuple(one for one in term.match_expressions or () if one.key in place)

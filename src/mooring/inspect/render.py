@@ -58,7 +58,7 @@ def _entry(finding: Finding, removed: Mapping[str, str], wall_s: float) -> dict[
 
 
 def _bytes(size: str) -> int | None:
-    """Of a quantity, rounded up. None for what can't be read, and for nothing."""
+    """The bytes of a quantity, rounded up. None for what can't be read, and for nothing."""
     try:
         return math.ceil(parse_quantity(size).value)
     except ValueError:
@@ -80,7 +80,7 @@ def as_table(report: Report, removed: Mapping[str, str], wall_s: float) -> str:
 
 
 def _intent(intent: Intent) -> str:
-    """What stands in the journal packed, in words."""
+    """An intent of the journal, in words."""
     selected = f", for node {intent.node_name}" if intent.node_name else ""
     return f"claim {intent.namespace}/{intent.claim_name} ({intent.uid}), PersistentVolume {intent.volume_name}{selected}"
 

@@ -13,7 +13,7 @@ SELF_REVIEWS: Final[Kind[Any]] = Kind("authorization.k8s.io", "v1", "SelfSubject
 
 
 async def denied(cluster: Cluster, kind: Kind[Any], namespace: str, verbs: tuple[str, ...]) -> tuple[str, ...]:
-    """The verbs among these that are denied for certain. What can't be found out is not among them."""
+    """The verbs among these that are denied for certain. Verbs without a clear answer are not among them."""
     answers = await asyncio.gather(*(_is_denied(cluster, kind, namespace, verb) for verb in verbs))
     return tuple(verb for verb, is_denied in zip(verbs, answers, strict=True) if is_denied)
 

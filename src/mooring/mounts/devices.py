@@ -62,7 +62,7 @@ def being_formatted(device: Path) -> Iterator[None]:
 
 
 def forget_formatting(device: Path) -> None:
-    """What is on the device counts from now on. Raises OSError."""
+    """From now on the device's content counts. Raises OSError."""
     with _opened(device, os.O_RDONLY) as opened:
         is_marked = _is_marked(opened)
     if is_marked:

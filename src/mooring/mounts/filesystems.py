@@ -142,7 +142,7 @@ def _point_of(device: Path) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Usage:
-    """What is in a file system: bytes or inodes."""
+    """The use of a file system: bytes or inodes."""
 
     total: int
     available: int

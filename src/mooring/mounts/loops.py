@@ -80,7 +80,7 @@ def release(file: Path) -> None:
 
 
 def flush(file: Path) -> None:
-    """What was written to the devices is in the file. Raises OSError."""
+    """Writes the devices' data to the file. Raises OSError."""
     for one in devices(file):
         descriptor = os.open(one, os.O_RDONLY | os.O_CLOEXEC)
         try:

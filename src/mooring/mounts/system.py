@@ -93,7 +93,7 @@ def detach_loops(backing: Path) -> None:
 
 
 def run(*command: str, allowed: Container[int] = (0,), timeout_s: float = TOOL_S) -> str:
-    """What a tool prints. allowed: exit codes that are no failure. Raises ToolFailed."""
+    """A tool's output. allowed: exit codes that are no failure. Raises ToolFailed."""
     try:
         tool = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"

@@ -37,7 +37,7 @@ def remove_tree(path: Path) -> None:
 
 
 class _Tree:
-    """What is in one open folder, on its way out. What is mounted meanwhile is told by the number of its mount."""
+    """The content of one open folder, which is being removed. The number of its mount shows whether something was mounted meanwhile."""
 
     def __init__(self, parent: int) -> None:
         self._parent = parent

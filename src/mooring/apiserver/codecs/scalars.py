@@ -18,7 +18,7 @@ def equal_json(left: Any, right: Any) -> bool:
 
 
 def _same_types(left: Any, right: Any) -> bool:
-    """Of values that Python takes for equal."""
+    """Compares the types of values that Python holds for equal."""
     if isinstance(left, dict):
         return all(_same_types(inner, right[name]) for name, inner in left.items())
     if isinstance(left, list):

@@ -150,7 +150,7 @@ def _decoder_of(message: Message, field: Field) -> _Decoder:
 
 
 def _nothing(field: Field) -> Any:
-    """What a null among many stands for."""
+    """The value that a null among many stands for."""
     if field.type not in scalars.DECODERS:
         return {}
     return "0" if field.type == "q" else ""

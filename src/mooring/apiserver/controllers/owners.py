@@ -83,7 +83,7 @@ def links_of(stored: Stored | None) -> Links:
 
 
 class _Dependents:
-    """Of one owner. blocking_count: those that a deletion in the foreground waits for. is_gone: the owner was seen to go."""
+    """The dependents of one owner. blocking_count: those that a deletion in the foreground waits for. is_gone: the owner was seen to go."""
 
     __slots__ = ("blocking", "blocking_count", "is_gone")
 

@@ -1,4 +1,4 @@
-"""apiextensions.k8s.io/v1 CustomResourceDefinition: its shape and its life. What must hold of one is in `custom/`."""
+"""apiextensions.k8s.io/v1 CustomResourceDefinition: its shape and its life. The other files of `custom/` validate it."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def head_of(body: bytes) -> Head:
 
 
 def digest(version: Any) -> bytes:
-    """Of a version's JSON."""
+    """The digest of a version's JSON."""
     return hashlib.sha256(msgspec.json.encode(version)).digest()
 
 
@@ -80,7 +80,7 @@ _Parts = Mapping[bytes, VersionParts]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Served:
-    """What is served of a definition. says: what the kinds have been made of."""
+    """The served part of a definition. says: the JSON that the kinds were made from."""
 
     says: object
     parts: _Parts

@@ -164,7 +164,7 @@ def _filter(text: str) -> _Step:
 
 
 def _size(value: Any) -> int:
-    """Of a look at it, and at what is in it."""
+    """The cost of a look at the value, and at its content."""
     return 1 + (len(value) if isinstance(value, dict | list) else 0)
 
 

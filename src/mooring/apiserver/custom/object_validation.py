@@ -71,7 +71,7 @@ _REPLICAS_MAX: Final = 2**31 - 1
 
 
 class Validator:
-    """Of one version of a custom kind."""
+    """Validates objects of one version of a custom kind."""
 
     def __init__(self, kind: str, structure: Structure, rules: CelRules | None, scale: ScalePaths | None) -> None:
         self._kind, self._structure, self._rules, self._scale = kind, structure, rules, scale

@@ -63,7 +63,7 @@ def openapi_tag(resources: list[Resource]) -> str:
 
 
 def _said(resource: Resource) -> list[Any]:
-    """What the document says of a kind."""
+    """The part of the document about a kind."""
     schema = None if resource.custom is None else resource.custom.schema
     shape = [resource.namespaced, resource.status is Status.NONE, resource.answer is None, resource.verbs]
     return [resource.group, resource.version, resource.plural, resource.kind, resource.list_kind, *shape, schema]

@@ -114,7 +114,7 @@ CSI_NODE: Final = (
 CSI_DRIVER: Final = (
     NAME,
     Column("AttachRequired", at("spec", "attachRequired", default=True), "Whether volumes are attached to nodes.", type="boolean"),
-    Column("PodInfoOnMount", at("spec", "podInfoOnMount", default=False), "Whether the driver is told of the pod.", type="boolean"),
+    Column("PodInfoOnMount", at("spec", "podInfoOnMount", default=False), "Whether the driver gets the pod's data.", type="boolean"),
     Column("StorageCapacity", at("spec", "storageCapacity", default=False), "Whether the driver tells its capacity.", type="boolean"),
     Column("TokenRequests", plain(_audiences), "The audiences of the tokens that the driver wants."),
     Column("RequiresRepublish", at("spec", "requiresRepublish", default=False), "Whether volumes are published again.", type="boolean"),

@@ -260,7 +260,7 @@ def _may_be_nothing(node: Node) -> bool:
 
 
 def _kind(letter: str) -> str:
-    """Of a letter, as far as places depend on it: "" for none, a line break, a letter of a word, or another."""
+    """The kind of a letter, as far as places depend on it: "" for none, a line break, a letter of a word, or another."""
     if letter in ("", "\n"):
         return letter
     return "w" if letter.isascii() and (letter.isalnum() or letter == "_") else "."

@@ -1,6 +1,6 @@
 """Parses Go's regular expressions (RE2's syntax, without backreferences) into a tree.
 
-Go's errors are given in its words. Of Unicode's classes only the general categories are known (`\\pL`, `\\p{Lu}`), no scripts.
+Go's errors are given in its words. The parser knows Unicode's general categories (`\\pL`, `\\p{Lu}`), no scripts.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def _delete(obj: Json, options: DeleteOptions, now: float) -> Json | None:
 
 
 def _in_64_bits(seconds: int) -> float:
-    """What is left of seconds in a signed number of nanoseconds: the time of a grace of more than 292 years lies anywhere, as there."""
+    """The seconds as a signed 64-bit number of nanoseconds has them: it overflows after 292 years, as in the real server."""
     return ((seconds * 10**9 + 2**63) % 2**64 - 2**63) / 10**9
 
 

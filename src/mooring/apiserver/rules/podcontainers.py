@@ -150,7 +150,7 @@ def validate_one(container: Json, field: str, spec: Json) -> Iterator[Cause]:
 
 
 def validate_images(spec: Json) -> Iterator[Cause]:
-    """Of a pod alone: templates have been stored with such images."""
+    """Applies to pods alone: templates have been stored with such images."""
     for part in ("containers", "initContainers"):
         for field, container in checks.each(spec.get(part), f"spec.{part}"):
             image = container.get("image", "")

@@ -108,7 +108,7 @@ def _default_container(container: Json) -> None:
 
 
 def pull_policy(image: str) -> str:
-    """Always for what may mean another image tomorrow. What is no name of an image is not looked at."""
+    """Always for what may mean another image tomorrow. A text that names no image is not examined."""
     found = _IMAGE.fullmatch(image)
     if found is None or len(found["name"]) > _IMAGE_NAME_MAX or _IMAGE_ID.fullmatch(found["name"]):
         return "IfNotPresent"

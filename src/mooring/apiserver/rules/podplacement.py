@@ -148,7 +148,7 @@ def _validate_match_keys(owner: Json, field: str) -> Iterator[Cause]:
 
 
 def _validate_selected(keys: Sequence[str], selector: Json, field: str) -> Iterator[Cause]:
-    """No key is one that the selector names besides. What a key has put into it stands there once."""
+    """Refuses a key that the selector also names. Requirements that a key has added stand there once."""
     places = {key: number for number, key in enumerate(keys)}
     seen = {*(selector.get("matchLabels") or ())}
     for expression in selector.get("matchExpressions") or ():

@@ -90,7 +90,7 @@ def _validate_app_armor(profile: Json, field: str) -> Iterator[Cause]:
 
 
 def _validate_shared_sysctl(name: str, field: str, spec: Json) -> Iterator[Cause]:
-    """What the namespaces of the host decide is not a pod's to set."""
+    """A pod may not set a sysctl of a namespace that it shares with the host."""
     dotted = name.replace("/", ".")
     if spec.get("hostNetwork") and dotted.startswith("net."):
         yield field_errors.invalid(field, name, "may not be specified when 'hostNetwork' is true")

@@ -23,7 +23,7 @@ _WHOLE_BYTES: Final = ("memory", "ephemeral-storage")
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _NEGATIVE: Final = "spec.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"
-"""Of a template: a pod's has been made 1."""
+"""For templates: a pod's value has been made 1."""
 _NULL_SELECTOR: Final = "a null labelSelector results in matching no pod"
 
 

@@ -99,7 +99,7 @@ def _as_its_pods(template: Json, spec: Json) -> Json:
 
 
 def _validate_create(new: Json) -> Iterator[Cause]:
-    """What a StatefulSet that is there may have all the same."""
+    """Rules for a creation; a stored StatefulSet may break them."""
     spec = new["spec"]
     if spec["serviceName"]:
         yield from checks.named(spec["serviceName"], "spec.serviceName", names.dns_label)

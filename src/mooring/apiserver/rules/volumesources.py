@@ -95,7 +95,7 @@ def validate(spec: Json, field: str) -> Iterator[Cause]:
 
 
 def validate_paths(spec: Json, field: str) -> Iterator[Cause]:
-    """Of a PersistentVolume's spec: what lies on one node says on which, and a whole machine is not recycled."""
+    """Checks a PersistentVolume's spec: a local volume names its node, and the root of a machine is not recycled."""
     if next(iter(chosen(spec)), "") == "local" and "nodeAffinity" not in spec:
         yield field_errors.required(f"{field}.nodeAffinity", "Local volume requires node affinity")
     if spec.get("hostPath", {}).get("path") == "/" and spec.get("persistentVolumeReclaimPolicy") == "Recycle":

@@ -121,9 +121,9 @@ class _Applying:
 
 
 def _first_record(resource: Resource, live: Json, now: str, subresource: str) -> Managed:
-    """Of an object that has none, also of what a subresource does not write: somebody wrote that before, too.
+    """The first record of an object, also of the fields that a subresource does not write: somebody wrote those before, too.
 
-    What kubectl has applied by itself is known by its note, and is all that it may take over.
+    kubectl's annotation names the fields that its own apply wrote; kubectl takes over only those.
     """
     record = managed.record_before(resource, live, now)
     if subresource:

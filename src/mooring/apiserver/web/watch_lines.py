@@ -22,7 +22,7 @@ _STEPS: Final = 200_000
 
 
 class Lines(Protocol):
-    """Of one watch."""
+    """The lines of one watch."""
 
     def encoded(self, resource: Resource, batch: Batch, *, is_chunked: bool) -> bytes:
         """The batch as lines of JSON. is_chunked: in a chunk of HTTP."""
@@ -86,7 +86,7 @@ class WholeLines:
 
 
 class RenderedLines:
-    """Of one watch: it knows which is its first, which alone explains the columns. What is kept is of this second: ages go on."""
+    """The rendered lines of one watch. Only its first line explains the columns. Kept lines are of this second, since ages go on."""
 
     def __init__(self, rendering: Rendering, clock: Clock, kept: Encodings) -> None:
         self._rendering, self._clock, self._kept = rendering, clock, kept

@@ -33,7 +33,7 @@ class AttachDetachOptions:
         "disable-force-detach-on-timeout",
         BOOL,
         False,
-        "Never force a detach because of that time: only the out-of-service taint does.",
+        "Never force a detach because of --force-detach-after: only the out-of-service taint does.",
     )
     attach_timeout_s: float = ATTACH_TIMEOUT_S
     own_attachers: frozenset[str] = frozenset()

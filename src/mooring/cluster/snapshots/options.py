@@ -17,7 +17,7 @@ class SnapshotControllerOptions:
         "retry-interval-start", DURATION, 1.0, "Initial retry interval of a write that failed. It doubles with each failure."
     )
     retry_interval_max_s: float = flag("retry-interval-max", DURATION, 300.0, "Maximum retry interval of a write that failed.")
-    resync_s: float = flag("resync-period", DURATION, 900.0, "How often everything known is looked at again.")
+    resync_s: float = flag("resync-period", DURATION, 900.0, "How often all snapshots and contents are looked at again.")
     distributed: bool = flag(
         "enable-distributed-snapshotting",
         BOOL,

@@ -56,7 +56,7 @@ class Growth:
         self._stage.moment(f"the volume has grown to {GROWN} while the pod wrote{self._seen(path, before_mib)}")
 
     def _seen(self, path: Path, before_mib: int) -> str:
-        """What the pod sees of it."""
+        """The size that the pod sees."""
         if not self._stage.fs_type:
             return ""
         after_mib = self._size_mib(path)

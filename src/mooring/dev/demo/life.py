@@ -141,7 +141,7 @@ class Life:
 
     @property
     def _name(self) -> str:
-        """Of the pod that ran last."""
+        """The name of the pod that ran last."""
         assert self._pod is not None
         return self._pod.metadata.name
 
@@ -186,7 +186,7 @@ class Life:
         self._story.checked(f"the VolumeAttachment to {name} is gone")
 
     async def _check_attached(self, name: str) -> None:
-        """The attacher's and the driver's word on it agree: it is on this node alone. What must not vanish yet is held."""
+        """Attacher and driver agree that the volume is on this node alone. Finalizers hold the objects that must not vanish yet."""
         attachment = await self._cluster.get(VOLUME_ATTACHMENTS, attachment_name(self._stage.driver_name, self.handle, name))
         self._stage.expect("attached, in the VolumeAttachment", True, attachment.status.attached)
         volume = await self._polling.driver_has(self.handle, on=[name])

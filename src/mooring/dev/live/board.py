@@ -23,7 +23,7 @@ READY: Final = "Ready"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Objects:
-    """What is read of the API server at one moment."""
+    """The API server's objects at one moment."""
 
     nodes: Collection[Node] = ()
     csi_nodes: Collection[CSINode] = ()

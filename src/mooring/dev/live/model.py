@@ -81,7 +81,7 @@ def _zone(node: Node, csi_node: CSINode | None) -> str:
 
 
 def _limit(csi_node: CSINode | None) -> int | None:
-    """Of all drivers together; None where one has no limit."""
+    """The limit of all drivers together; None if one has no limit."""
     counts = [driver.allocatable.count if driver.allocatable else None for driver in (csi_node.spec.drivers if csi_node else None) or ()]
     known = [count for count in counts if count is not None]
     return sum(known) if known and len(known) == len(counts) else None

@@ -101,7 +101,7 @@ class VolumeRows:
             yield VolumeRow(name, pv.metadata.name if pv is not None else "", "", stage, text, waits)
 
     def _changing(self, claim: PersistentVolumeClaim, rows: Iterator[VolumeRow]) -> Iterator[VolumeRow]:
-        """What it waits for otherwise comes first."""
+        """Another reason for its wait comes first."""
         stage, text = change_of(claim)
         for row in rows:
             yield dataclasses.replace(row, stage=stage, text=text, waits=True) if stage and not row.waits else row
@@ -130,7 +130,7 @@ class VolumeRows:
         return f"pod {pod.metadata.name}: {self._why(BINDER, 'scheduler', key_of(pod)) or 'has no node yet'}"
 
     def _of_volume(self, pv: PersistentVolume) -> Iterator[VolumeRow]:
-        """Of a volume whose claim is gone, or has not come yet."""
+        """The row of a volume whose claim is gone, or has not come yet."""
         ref = pv.spec.claim_ref
         claim = Key(ref.namespace, ref.name) if ref is not None else None
         places = self._places(pv, claim)
@@ -149,7 +149,7 @@ class VolumeRows:
         return phase or "Pending", self._why(BINDER, "volumes", name), not phase
 
     def _of_attachment(self, name: str, attachment: VolumeAttachment) -> VolumeRow:
-        """Of a PersistentVolume that does not exist."""
+        """The row of an attachment whose PersistentVolume does not exist."""
         stage = "Detaching" if is_deleting(attachment) else "Attaching"
         return VolumeRow("", name, attachment.spec.node_name, stage, self._why_attachment(attachment), True)
 
@@ -207,7 +207,7 @@ class VolumeRows:
         return self._reasons.text(ATTACH_DETACH, "attachdetach-volumes", unique, self._now, node)
 
     def _why_on_node(self, pv: PersistentVolume, node: str) -> str:
-        """Of the node's agent."""
+        """The reason that the node's agent gives."""
         return self._why(node, "node-volumes", _unique(pv))
 
 

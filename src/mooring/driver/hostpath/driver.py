@@ -155,7 +155,7 @@ class HostPath(Volumes, Attachments, Snapshots, GroupSnapshots, Questions, Stagi
         return NodeService(dataclasses.replace(self._node, node_id=node_id), self)
 
     def state_dump(self) -> bytes:
-        """What the driver knows, as it stands in its state file."""
+        """The driver's state, as it stands in its state file."""
         return encoded(self._journal.state)
 
     def close(self) -> None:

@@ -43,7 +43,7 @@ class Journal:
 
     @property
     def saved(self) -> State:
-        """What the disk has."""
+        """The state that the disk has."""
         return self._on_disk
 
     @property

@@ -22,8 +22,8 @@ class HostpathOptions:
         "check-volume-lifecycle",
         BOOL,
         False,
-        "Refuse with Internal to delete and to detach what a node still has. Without: a volume in use is not deleted (FailedPrecondition), "
-        "and can be detached by force.",
+        "Refuse with Internal to delete or detach a volume that a node still has. Otherwise a volume in use is not deleted "
+        "(FailedPrecondition), and can be detached by force.",
     )
     stages: bool = True
     grows_on_nodes: bool = True
@@ -32,6 +32,9 @@ class HostpathOptions:
     )
     mount_group: bool = flag("volume-mount-group", BOOL, False, "Give volumes to the group that a call names: VOLUME_MOUNT_GROUP.")
     volumes_per_node: int = flag(
-        "max-volumes-per-node", INT, 0, "What NodeGetInfo tells without an attach limit; 0 is no limit. (Also: --maxvolumespernode.)"
+        "max-volumes-per-node",
+        INT,
+        0,
+        "The limit in NodeGetInfo if there is no --attach-limit; 0 is no limit. (Also: --maxvolumespernode.)",
     )
     node_volume_bytes_max: int = 0

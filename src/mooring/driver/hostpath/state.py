@@ -92,7 +92,7 @@ class Volume(msgspec.Struct, frozen=True):
         return self.capacity_bytes
 
     def use_on(self, node_id: str) -> Use | None:
-        """What the node has of it."""
+        """The node's use of the volume."""
         return next((one for one in self.uses if one.node_id == node_id), None)
 
     def used(self, use: Use) -> Volume:

@@ -62,7 +62,7 @@ class Change(Generic[T]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sight:
-    """What a store knows of one object at a moment, as versions. told: up to which lists and watch have shown everything.
+    """A store's knowledge of one object at a moment, as versions. told: up to which lists and watch have shown everything.
 
     object: its own, "" for none. lists_alone: how many lists of a server that was set back there have been.
     """

@@ -173,7 +173,7 @@ def status_of(body: bytes) -> dict[str, Any] | None:
 
 
 def plurals_of(body: bytes) -> frozenset[str]:
-    """Of an APIResourceList: the kinds that one version of a group has; sub-resources as `pods/status`. Raises UNDECODABLE."""
+    """The kinds of an APIResourceList, for one version of a group; sub-resources as `pods/status`. Raises UNDECODABLE."""
     return frozenset(resource.name for resource in _RESOURCES.decode(body).resources)
 
 

@@ -48,7 +48,7 @@ class NodeOptions:
         "node-deployment-immediate-binding", BOOL, True, "With node-deployment: take claims with immediate binding, too."
     )
     base_delay_s: float = flag(
-        "node-deployment-base-delay", DURATION, 20.0, "With node-deployment: how long to wait at first before taking such a claim."
+        "node-deployment-base-delay", DURATION, 20.0, "With node-deployment: the first wait before a claim with immediate binding."
     )
     max_delay_s: float = flag("node-deployment-max-delay", DURATION, 60.0, "With node-deployment: how long to wait at the most.")
 
@@ -68,7 +68,10 @@ class CapacityOptions:
         "capacity-for-immediate-binding", BOOL, False, "Publish capacity for classes with immediate binding, too."
     )
     owner_level: int = flag(
-        "capacity-ownerref-level", INT, 1, "Who owns the capacity objects: -1 nobody, 0 the pod, 1 its controller, 2 that one's, ..."
+        "capacity-ownerref-level",
+        INT,
+        1,
+        "The owner of capacity objects: -1 none, 0 the pod, 1 its controller, 2 the controller of that, ...",
     )
     qps: float | None = None
     burst: int = 5

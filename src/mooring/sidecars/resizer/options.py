@@ -16,12 +16,12 @@ class ResizerOptions:
 
     timeout_s: float = flag("timeout", DURATION, 10.0, "Timeout for each call to the driver.")
     workers: int = flag("workers", INT, 10, "How many volumes grow, and how many are modified, at once at the most.")
-    resync_s: float = flag("resync-period", DURATION, 600.0, "How often everything known is looked at again; 0 is never.")
+    resync_s: float = flag("resync-period", DURATION, 600.0, "How often all claims are looked at again; 0 is never.")
     retry_interval_start_s: float = flag(
-        "retry-interval-start", DURATION, 1.0, "Initial retry interval of what failed. It doubles with each failure."
+        "retry-interval-start", DURATION, 1.0, "Initial retry interval of failed requests. It doubles with each failure."
     )
     retry_interval_max_s: float = flag(
-        "retry-interval-max", DURATION, 300.0, "Maximum retry interval of what failed; also that of requests which the driver can't fulfil."
+        "retry-interval-max", DURATION, 300.0, "Maximum retry interval of failed requests; also that of infeasible ones."
     )
     handle_volume_inuse_error: bool = flag(
         "handle-volume-inuse-error", BOOL, True, "After FailedPrecondition don't call the driver again while a pod uses the volume."

@@ -21,7 +21,7 @@ class SnapshotterOptions:
         "retry-interval-start", DURATION, 1.0, "Initial retry interval of failed creation or deletion. It doubles with each failure."
     )
     retry_interval_max_s: float = flag("retry-interval-max", DURATION, 300.0, "Maximum retry interval of failed creation or deletion.")
-    resync_s: float = flag("resync-period", DURATION, 900.0, "How often everything known is looked at again.")
+    resync_s: float = flag("resync-period", DURATION, 900.0, "How often all contents are looked at again.")
     snapshot_name_prefix: str = flag("snapshot-name-prefix", STRING, "snapshot", "Prefix of the name of a made snapshot.")
     snapshot_name_uuid_length: int = flag("snapshot-name-uuid-length", INT, -1, _LENGTH_TEXT.format("snapshot"))
     groupsnapshot_name_prefix: str = flag(

@@ -35,7 +35,7 @@ class _Waiting(NamedTuple):
 
 
 class ClientCalls:
-    """What happens to streams. Each call ends in one Answered, put into `events`, or by `cancel`.
+    """The calls of a connection, each on its stream. Each call ends in one Answered, put into `events`, or by `cancel`.
 
     events: shared with the connection, whose own come between. now: a monotonic clock, in seconds.
     """
@@ -78,7 +78,7 @@ class ClientCalls:
                 self._close(stream_id)
 
     def end_all(self, code: Code, text: str) -> None:
-        """The connection is over. What was sent may have happened."""
+        """The connection is over. Calls that were sent may have happened."""
         self._events += [Answered(stream_id, code, text) for stream_id in self._streams]
         self._events += [Answered(stream_id, code, text, unsent=True) for stream_id in self._waiting]
         self._streams.clear()

@@ -17,8 +17,9 @@ from mooring.wire.grpc.sending import Sending
 from mooring.wire.grpc.settings import WINDOW_DEFAULT, changed, our_settings
 
 HEADER_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Of all headers of an answer, or of its trailers with an error's text: a text of a megabyte whose letters are all sent as `%xx` fits. It
-is to be told, and not to end the connection under all other calls. Differs from Go's client (16 MiB). The fields are bounded apart."""
+"""The bound for all headers of an answer, or its trailers: an error's text of a megabyte fits, with each letter sent as `%xx`. Such a text
+should reach the user, and not end the connection under all other calls. Differs from Go's client (16 MiB). The fields are bounded apart.
+"""
 
 
 class Connection:
@@ -60,7 +61,7 @@ class Connection:
         self._gone = False
 
     def start(self) -> bytes:
-        """What is sent first: the preface and our settings. Called once, before anything else."""
+        """The first bytes to send: the preface and our settings. Called once, before anything else."""
         settings = our_settings(window=WINDOW_BYTES, header_bytes_max=HEADER_BYTES_MAX)
         return frames.PREFACE + settings + frames.window_update(0, WINDOW_BYTES - WINDOW_DEFAULT)
 
@@ -128,7 +129,7 @@ class Connection:
         return self._told()
 
     def to_send(self) -> bytes:
-        """What has to be written now, b"" for nothing."""
+        """The bytes to write now, b"" for none."""
         return self._sending.take()
 
     # -- what the server says about the connection

@@ -38,7 +38,7 @@ async def dial(path: str, timeout_s: float) -> Link:
 
 
 class _Waiting:
-    """Hears of the link. settled: done when its calls may begin."""
+    """Waits for the link. settled: done when its calls may begin."""
 
     def __init__(self, settled: asyncio.Future[None]) -> None:
         self.settled = settled
@@ -48,7 +48,7 @@ class _Waiting:
             self.settled.set_result(None)
 
     def link_leaving(self, link: Link) -> None:
-        """Who calls asks `Link.is_open`."""
+        """Callers ask `Link.is_open`."""
 
     def link_drained(self, link: Link) -> None:
         """Each caller has one call at a time."""

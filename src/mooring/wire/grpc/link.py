@@ -26,11 +26,11 @@ CROWDED_BYTES: Final = 8 * 1024 * 1024
 _CALL_BYTES: Final = 256
 """About what a call takes beside its message."""
 _LAST_READS_MAX: Final = 64
-"""For bytes that a peer had sent before it stopped to listen: far more than a unix socket holds."""
+"""For bytes that a peer sent before it closed: far more than a unix socket holds."""
 
 
 class LinkOwner(Protocol):
-    """The owner of a link, who is told what becomes of it."""
+    """The owner of a link, which gets the link's events."""
 
     def link_settled(self, link: Link) -> None:
         """The peer speaks HTTP/2: calls may begin. Once."""
@@ -61,7 +61,7 @@ class Link:
         """Set when no more calls may begin, as far as the owner was told."""
 
     def start(self) -> None:
-        """Says the first words, and listens from now on. The owner hears the answer."""
+        """Sends the preface, and reads from now on. The owner gets the answer."""
         self._loop.add_reader(self._socket, self._read)
         self._write(self._connection.start())
 
@@ -105,14 +105,14 @@ class Link:
     # -- the socket
 
     def _read(self) -> None:
-        """What has come; called when there is something."""
+        """Handles the bytes that have come; called when there are some."""
         data = self._received()
         if data is not None:
             self._carry_out(self._connection.receive(data) if data else self._connection.lost())
             self._flush()
 
     def _received(self) -> bytes | None:
-        """None when there is nothing yet, b"" when nothing will come any more."""
+        """None when there are no bytes yet, b"" at the end."""
         try:
             return self._socket.recv(READ_BYTES)
         except (BlockingIOError, InterruptedError):
@@ -126,7 +126,7 @@ class Link:
             self._flushing = self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        """Writes what there is to say, unless the peer has yet to take what was said before."""
+        """Writes the waiting bytes, unless the system has not taken the earlier ones yet."""
         if self._flushing is not None:
             self._flushing.cancel()
             self._flushing = None
@@ -158,7 +158,7 @@ class Link:
             self._owner.link_drained(self)
 
     def _sent(self, data: bytes | memoryview) -> int | None:
-        """How many bytes the system has taken; None when the peer listens no more, and the link is over."""
+        """The number of bytes that the system has taken; None when the peer has closed, and the link is over."""
         try:
             return self._socket.send(data)
         except (BlockingIOError, InterruptedError):
@@ -168,7 +168,7 @@ class Link:
             return None
 
     def _hear_the_end(self) -> None:
-        """Takes in what the peer had sent before it stopped to listen: maybe answers."""
+        """Reads the bytes that the peer sent before it closed: maybe answers."""
         for _ in range(_LAST_READS_MAX):
             data = self._received()
             if not data or self._gone:

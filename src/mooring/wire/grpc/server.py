@@ -29,7 +29,7 @@ from mooring.wire.grpc.socket_file import cannot_bind, permissions, removed_at_t
 _log = logger(__name__)
 
 SETTLED_S_MAX: Final = 10.0
-"""From a connection's begin until its client has shown that it speaks HTTP/2; and from our last word until it has been read."""
+"""From a connection's begin until its client has sent HTTP/2's preface; and from our last bytes until the client has read them."""
 
 ENDING_S_MAX: Final = 1.0
 """For calls that are cancelled at the end. One may wait for a thread that hangs: it ends with the process."""
@@ -108,7 +108,7 @@ class _Clients:
         self._all_gone.set()
 
     def take(self) -> _Client:
-        """Of a new connection."""
+        """The protocol of a new connection."""
         return _Client(self)
 
     def takes(self, client: _Client) -> bool:
@@ -283,7 +283,7 @@ def _give_up(call: asyncio.Task[_Answer]) -> None:
 
 
 async def _answer(method: Method, asked: Asked, left_s: float | None) -> _Answer:
-    """What the caller hears, whatever the method does."""
+    """The answer for the caller, whatever the method does."""
     try:
         with ending_in(left_s):
             return _Answer(Code.OK, message=await method(asked.message))

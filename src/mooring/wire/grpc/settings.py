@@ -16,7 +16,7 @@ _ENTRY: Final = struct.Struct(">HI")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PeerSettings:
-    """What the peer has said about itself so far. streams_max: calls at once, of a server.
+    """The peer's settings so far. streams_max: calls at once, of a server.
 
     window: of each stream, in bytes, for what we send.
     """

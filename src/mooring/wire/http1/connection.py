@@ -53,7 +53,7 @@ class Owner(Protocol):
 
 
 class _Need(enum.Enum):
-    """What a waiter waits for. The end of the answer serves each."""
+    """The event that a waiter waits for. The end of the answer serves each."""
 
     HEAD = enum.auto()
     SOME = enum.auto()

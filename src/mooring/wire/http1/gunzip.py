@@ -27,7 +27,7 @@ class Gunzip:
         self._piece: bytes | memoryview = b""
 
     def feed(self, data: bytes, bytes_max: int) -> bytes:
-        """What data holds, unpacked. Raises TooLarge for more than bytes_max, Malformed for what is no gzip or goes on behind its end."""
+        """The data, unpacked. Raises TooLarge for more than bytes_max, Malformed for what is no gzip or goes on behind its end."""
         self.put(data)
         found = []
         while part := self.some(bytes_max + 1):

@@ -150,7 +150,7 @@ class Pool(Owner):
         return None
 
     def _leave(self, waiter: _Waiter) -> None:
-        """A waiter gave up. What it got in the same turn is another's; a dial that nobody waits for has hung the longest."""
+        """A waiter gave up. A connection got in the same turn goes to another; a dial that nobody waits for has hung the longest."""
         answered = waiter.connection
         if waiter in self._waiters:
             self._waiters.remove(waiter)

@@ -17,7 +17,7 @@ TOKEN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]"
 NAME: Final = re.compile(f"{TOKEN}+")
 """For a header."""
 _VISIBLE: Final = bytes(byte for byte in range(256) if byte == 0x09 or 0x20 <= byte != 0x7F)
-"""What may stand in a line: all but control characters."""
+"""The bytes that a line may have: all but control characters."""
 
 
 class Malformed(ValueError):

@@ -214,7 +214,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self.resume_reading()
 
     def data_received(self, data: bytes) -> None:
-        """What a transport brings that does not read into the buffer."""
+        """The bytes of a transport that does not read into the buffer."""
         if not self._is_closing:
             self._incoming.write(data)
             self._take_turn()

@@ -43,7 +43,7 @@ class Tunnel:
             raise ProxyRefused(head.status, head.reason)
 
     def carry(self, inner: TlsTransport) -> None:
-        """What comes from now on is for this one. Raises OSError when the proxy has gone."""
+        """From now on all bytes are for this transport. Raises OSError when the proxy has gone."""
         if self._link is None:
             raise self._failure or ConnectionResetError()
         self._inner = inner

@@ -55,7 +55,7 @@ class Mounts(abc.ABC):
 
     @abc.abstractmethod
     def grow(self, source: Source) -> None:
-        """What is in the volume's file takes the whole file. For a block volume, its device does."""
+        """Grows the content of the volume's file to the size of the file; for a block volume, the device."""
 
     @abc.abstractmethod
     def release(self, source: Source) -> None:
@@ -64,7 +64,7 @@ class Mounts(abc.ABC):
     def leave(self, folder: Path, path: Path, *, removes: bool) -> None:
         """Takes from the path what is there of a volume that is not known any more: what is from below the folder, or nothing but empty.
 
-        Its loop device goes, too, where that was its last mount. What others have put there is left alone.
+        Its loop device goes, too, where that was its last mount. It leaves alone what others have put there.
         """
         if self.is_from(folder, path):
             self._undo(path, removes=removes)

@@ -32,7 +32,7 @@ class CallHeaders:
 
 
 def read_call_headers(fields: Fields) -> CallHeaders:
-    """Of a whole block: a request's headers, or the trailers that HTTP/2 allows after its message."""
+    """Reads a whole block: a request's headers, or the trailers that HTTP/2 allows after its message."""
     said, wrong = by_name(fields, _PSEUDO)
     if said.get(b"te", b"trailers") != b"trailers":
         wrong = "the field te must not be there, or not so"

@@ -20,14 +20,14 @@ WASTED_MAX: Final = 1_000
 """Calls that a client has dropped at once, or begun beyond its limit, more than were answered: each costs us more than its client."""
 
 AT_ONCE_S: Final = 1.0
-"""Who waits longer before it drops a call wanted the answer: sidecars do so while a driver is stuck, and some end with a connection."""
+"""A client that drops a call later than this wanted the answer: sidecars do so while a driver is stuck, and some end with a connection."""
 
 WINDOW_BYTES: Final = WINDOW_DEFAULT
 """The number of bytes that the client may send on one stream, and on the connection, before we confirm that we have read some."""
 
 
 class ServedCalls:
-    """What happens to streams. Each call that was asked ends by `answer` or `refuse`.
+    """The calls of a connection, each on its stream. Each call ends by `answer` or `refuse`.
 
     events: shared with the connection, whose own come between. now: a clock for deadlines, in seconds.
     """

@@ -51,7 +51,7 @@ class ServerConnection:
         """True once the client has shown that it speaks HTTP/2."""
 
     def start(self) -> bytes:
-        """What is sent first: our settings. Called once, before anything else."""
+        """The first bytes to send: our settings. Called once, before anything else."""
         return our_settings(window=WINDOW_BYTES, header_bytes_max=HEADER_BYTES_MAX, streams_max=self._streams_max)
 
     @property
@@ -102,7 +102,7 @@ class ServerConnection:
         return self._told()
 
     def to_send(self) -> bytes:
-        """What has to be written now, b"" for nothing."""
+        """The bytes to write now, b"" for none."""
         return self._sending.take()
 
     # -- what the client says about the connection

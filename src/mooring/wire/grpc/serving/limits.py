@@ -18,7 +18,7 @@ class Limits:
 
     @property
     def held_bytes(self) -> int:
-        """Of requests of one connection, until each is answered."""
+        """The bound for a connection's requests, until each is answered."""
         return 4 * self.message_bytes
 
 
