@@ -29,7 +29,7 @@ Held = Callable[[float], None]
 
 
 def _warn(held_s: float) -> None:
-    _log.warning("What a client has sent held the server", processor_s=round(held_s, 3))
+    _log.warning("A client's bytes held the server", processor_s=round(held_s, 3))
 
 
 class Line:

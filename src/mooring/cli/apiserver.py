@@ -99,7 +99,7 @@ def _restore(flags: RestoreFlags, file: Path) -> None:
     saved, replaced = restore(Path(flags.state), file, LoopClock().wall_s(), replace=flags.replace)
     sys.stdout.write(f"'{flags.state}' has the {len(saved.objects)} objects of '{file}'; versions go on after {saved.version}\n")
     if replaced is not None:
-        sys.stdout.write(f"What was there before is kept as '{replaced}'\n")
+        sys.stdout.write(f"The former objects are kept as '{replaced}'\n")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -82,7 +82,7 @@ class RunFlags(ProcessFlags):
         "socket-mode",
         MODE,
         0o600,
-        "Who may connect to the endpoint, as file permissions: 0660 lets the group of its folder in, for sidecars of another user.",
+        "The mode of the endpoint's file, which says who may connect: 0660 lets the group of its folder in, for another user's sidecars.",
     )
     grace_s: float = flag("grace-period", DURATION, 20.0, "How long calls in flight may take to end after SIGTERM.")
     http_endpoint: str = flag(

@@ -30,7 +30,7 @@ async def end_pods(nodes: Nodes | None, store: Cluster, cluster: Cluster, story:
                     await cluster.delete(PODS, pod.metadata.name, pod.metadata.namespace)
         await _until_nothing_is_held(nodes, store, clock, ending)
     except ConfigError as error:
-        story.happened("warning", f"{error}; what is left on that node is left to the driver")
+        story.happened("warning", f"{error}; the rest on that node is left to the driver")
     except TimeoutError:
         story.happened("warning", "pods still have their volumes, and nothing comes of their end: they are left to the driver")
 

@@ -79,7 +79,7 @@ def _of_waiting_claim(claim: Claim, is_ours: bool) -> Reference:
 
 def _of_intent(intent: Intent, is_abandoned: bool, *, has_claim: bool) -> Reference:
     key = f"{intent.namespace}/{intent.claim_name}"
-    asked = "" if has_claim else ", which is gone: the driver is asked until it tells what it has made"
+    asked = "" if has_claim else ", which is gone: the provisioner repeats the request until the driver has answered it"
     end = " and nobody goes on with" if is_abandoned else asked
     return Reference(
         f"what a provisioner has begun for {key}{end}",

@@ -30,10 +30,10 @@ class Unsettled:
     created_wall_s: float | None
 
     def __str__(self) -> str:
-        asked = f"the driver was asked for a snapshot of {', '.join(self.volumes)}, and has not told what became of that"
+        asked = f"a request for a snapshot of {', '.join(self.volumes)} got no answer"
         if not self.is_left:
-            return f"{asked}: it is asked again"
-        return f"{asked}; where the storage has none, or once you have deleted it there, take the annotation {self.mark} off"
+            return f"{asked}: the snapshotter repeats it"
+        return f"{asked}; if the storage has no such snapshot, or once you have deleted it there, take the annotation {self.mark} off"
 
 
 def unsettled_of(

@@ -49,7 +49,7 @@ def check_empty(device: Path) -> None:
         for start, count in (*_LOOKED_AT, (max(0, size - _END), _END)):
             if not _is_zero(opened, start, min(start + count, size)):
                 what = f"{device} has no file system that is known, and is not empty: nothing is formatted over it"
-                raise Occupied(f"{what}; wipe it (blkdiscard, dd) if nobody needs what is on it")
+                raise Occupied(f"{what}; wipe it (blkdiscard, dd) if nobody needs its content")
 
 
 @contextlib.contextmanager

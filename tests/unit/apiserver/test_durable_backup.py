@@ -85,7 +85,7 @@ def test_what_a_restore_replaces_is_kept(tmp_path: Path, capsys: pytest.CaptureF
     assert "has objects already: give another folder, or --replace" in capsys.readouterr().err
     assert before == durable.read(state / NAME)
     assert 0 == run("restore", f"--state={state}", "--replace", tmp_path / "file")
-    assert f"What was there before is kept as '{state / 'replaced-objects.db'}'" in capsys.readouterr().out
+    assert f"The former objects are kept as '{state / 'replaced-objects.db'}'" in capsys.readouterr().out
     assert before == durable.read(state / "replaced-objects.db")
     assert ["a"] == names_in(state)
 

@@ -428,13 +428,13 @@ async def test_a_content_that_waits_in_vain_for_its_outcome_is_told_with_what_to
     await world.delete(VOLUME_SNAPSHOT_CONTENTS, "open")
     await world.delete(GROUP_SNAPSHOT_CONTENTS, "groupcontent")
     asked = [one for one in await world.found() if one.kind == "asked"]
-    assert ["it is asked again"] * 2 == [one.why.rpartition(": ")[2] for one in asked], "the driver may tell any moment"
+    assert ["the snapshotter repeats it"] * 2 == [one.why.rpartition(": ")[2] for one in asked], "the driver may tell any moment"
     await asyncio.sleep(700.0)
     assert 3 == await world.run()
     found = {one.object: one.why for one in await world.found() if one.kind == "unsettled"}
     single, group = "VolumeSnapshotContent/open", "VolumeGroupSnapshotContent/groupcontent"
     assert {single, group} == set(found)
-    assert found[single].startswith("the driver was asked for a snapshot of vol, ")
+    assert found[single].startswith("a request for a snapshot of vol got no answer; ")
     assert [True, True] == [
         f"take the annotation {mark} off" in found[key] for key, mark in ((single, BEING_CREATED), (group, GROUP_BEING_CREATED))
     ]
@@ -453,6 +453,6 @@ async def test_a_driver_that_lists_no_volumes_may_have_unsettled_snapshots_all_t
     await world.delete(VOLUME_SNAPSHOT_CONTENTS, "open")
     await asyncio.sleep(700.0)
     assert 3 == await world.run()
-    assert "VolumeSnapshotContent/open: the driver was asked for a snapshot of vol" in world.out.getvalue()
+    assert "VolumeSnapshotContent/open: a request for a snapshot of vol" in world.out.getvalue()
     with pytest.raises(ConfigError, match="LIST_VOLUMES"):
         await world.run(delete=True)

@@ -113,7 +113,7 @@ def test_what_an_open_intent_names_is_begun_and_not_leaked(volume: Volume):
 def test_what_is_begun_for_a_claim_that_is_gone_is_told_as_that():
     """It may stay so: a driver that refuses each call never tells what an earlier one has made."""
     report = judged(an_inventory(Volume("vol-pvc-1"), intents=(an_intent(),)))
-    assert "which is gone: the driver is asked until it tells what it has made" in report.findings[0].why
+    assert "which is gone: the provisioner repeats the request until the driver has answered it" in report.findings[0].why
     claim = Claim("u1", "ns/c1", "", provisioner=DRIVER)
     assert "gone" not in judged(an_inventory(Volume("vol-pvc-1"), intents=(an_intent(),), claims=(claim,))).findings[0].why
 

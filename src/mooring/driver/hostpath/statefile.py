@@ -264,7 +264,7 @@ class StateFolder:
         except OSError as error:
             _log.warning("Data belongs to no volume and can't be removed", path=str(path), error=error)
             return
-        _log.info(2, "Removed what is left of a creation that was never answered", path=str(path))
+        _log.info(2, "Removed the leftovers of a creation that was never answered", path=str(path))
 
 
 def _is_empty(path: Path) -> bool:

@@ -120,7 +120,7 @@ def header_lines(pairs: Iterable[tuple[str, str]]) -> bytes:
     try:
         return "".join(lines).encode()
     except UnicodeEncodeError:  # half of a pair of surrogates
-        raise Unsendable("a header holds what is no text") from None
+        raise Unsendable("a header has a value that is no text") from None
 
 
 def request_bytes(method: str, target: str, lines: bytes, body: bytes | None = None) -> bytes:
