@@ -94,6 +94,23 @@ async def test_MNT2_a_driver_that_comes_to_stage_stages_what_other_pods_have(wor
 
 
 @in_virtual_time
+async def test_MNT2_a_refused_stage_does_not_count_once_the_driver_has_come_to_stage_again(world: VolumesWorld) -> None:
+    """Seed 336 of the node: the driver refused, was ready without staging for a while, and then staged again."""
+    async with world.agent():
+        volume = await world.volume()
+        world.driver.script(STAGE, Fail(Code.OUT_OF_RANGE))
+        first = await world.pod(volume)
+        await world.until_called(STAGE)
+        world.driver.able = ()
+        await world.register()
+        await world.shown(PODS, first["metadata"]["name"], lambda pod: pod["status"]["phase"] == "Running", "runs")
+        world.driver.able = (NODE_RPC.STAGE_UNSTAGE_VOLUME,)
+        await world.register()
+        await world.running_pod(volume)
+        await world.until_calls(STAGE, PUBLISH, STAGE, PUBLISH)
+
+
+@in_virtual_time
 async def test_MNT2_a_stage_that_failed_beside_a_pod_that_has_the_volume_unstaged_is_tried_again(world: VolumesWorld) -> None:
     """It may have been done: nothing is removed, neither the record nor what the first pod has, and it is taken back in the end."""
     world.driver.able = ()

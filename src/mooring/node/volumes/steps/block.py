@@ -61,7 +61,7 @@ class BlockSteps(StepTools):
                 self._forget_secret(volume.stage_secret)
                 if error.final and before is Stand.ABSENT:
                     await self._undo(volume, step, error, self._files.end, volume.spec_name)
-                    state.device = Stand.ABSENT
+                    state.device, state.may_be_staged = Stand.ABSENT, False
                 raise self._failed(step, str(error), uncertain=not error.final) from None
         state.device = Stand.DONE
 
