@@ -9,10 +9,11 @@ from typing import Any, Final
 from unittest import mock
 
 from mooring.base.backoff import BackOff
+from mooring.control.decision import Decision
 from mooring.node.drivers import Drivers
 from mooring.node.layout import inline_volume_id
 from mooring.node.volumes import controller
-from mooring.node.volumes.decide import Decision, Facts, Step, decide_volume
+from mooring.node.volumes.decide import Action, Do, Facts, Step, decide_volume, do_of
 from mooring.node.volumes.state import desired
 from mooring.node.volumes.state.actual import ActualState, Stand, VolumeState
 from mooring.node.volumes.state.desired import PodUse, Volume
@@ -34,7 +35,7 @@ Planted = contextlib.AbstractContextManager[Any]
 def _with_facts(**changes: Any) -> Planted:
     """Decisions are made on other facts than are known."""
 
-    def decided(state: VolumeState, facts: Facts) -> Decision:
+    def decided(state: VolumeState, facts: Facts) -> Decision[Action]:
         return decide_volume(state, dataclasses.replace(facts, **changes))
 
     return mock.patch.object(controller, "decide_volume", decided)
@@ -94,10 +95,12 @@ def _timeouts_are_final() -> Planted:
 def _devices_go_before_pods() -> Planted:
     """A device that no pod wants is unstaged before it is taken from the last of them, and nobody looks where else it is mounted."""
 
-    def decided(state: VolumeState, facts: Facts) -> Decision:
+    def decided(state: VolumeState, facts: Facts) -> Decision[Action]:
         decision = decide_volume(state, facts)
-        is_last = decision.step is Step.UNPUBLISH and not facts.wanted and state.device is Stand.DONE and state.device_failure is None
-        return dataclasses.replace(decision, step=Step.UNSTAGE, pod="") if is_last else decision
+        do = do_of(decision)
+        is_going = do is not None and do.step is Step.UNPUBLISH and not facts.wanted
+        is_last = is_going and state.device is Stand.DONE and state.device_failure is None
+        return dataclasses.replace(decision, actions=(Do(Step.UNSTAGE),)) if is_last else decision
 
     looks = (
         mock.patch.object(VolumeFiles, "foreign_references", return_value=()),
@@ -109,7 +112,7 @@ def _devices_go_before_pods() -> Planted:
 def _volumes_are_not_staged() -> Planted:
     """A volume is published where it may not be staged: after a restart, or a call that was not answered."""
 
-    def decided(state: VolumeState, facts: Facts) -> Decision:
+    def decided(state: VolumeState, facts: Facts) -> Decision[Action]:
         state.device = Stand.DONE if state.device is Stand.UNCERTAIN and facts.wanted else state.device
         return decide_volume(state, facts)
 

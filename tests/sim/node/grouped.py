@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 from unittest import mock
 
-from mooring.node.volumes.decide import Decision
+from mooring.node.volumes.decide import Do
 from mooring.node.volumes.state.actual import Stand, VolumeState
 from mooring.node.volumes.state.desired import PodUse, Volume
 from mooring.node.volumes.steps import file_system, requests
@@ -76,8 +76,8 @@ def _walks_are_told_as_silence() -> Planted:
     """Users hear that the driver does not answer while the agent sets a group."""
     tell = StepWatch._tell_when_slow
 
-    async def tells(self: StepWatch, state: VolumeState, decision: Decision) -> None:
-        await tell(self, cast(Any, _NotWalked(state)), decision)
+    async def tells(self: StepWatch, state: VolumeState, do: Do) -> None:
+        await tell(self, cast(Any, _NotWalked(state)), do)
 
     return mock.patch.object(StepWatch, "_tell_when_slow", tells)
 

@@ -13,13 +13,14 @@ from unittest import mock
 from mooring.api.meta import Key, key_of
 from mooring.api.pods import PODS, Pod
 from mooring.api.storage import TokenRequest
+from mooring.control.result import Because
 from mooring.csi.errors import DriverError
 from mooring.kube.cluster import Cluster, Patch, PatchType
 from mooring.kube.errors import ApiError
 from mooring.node.csinode import reconcile as csinode
 from mooring.node.csinode.decide import decide_csinode
 from mooring.node.volumes import controller
-from mooring.node.volumes.decide import Decision
+from mooring.node.volumes.decide import Do
 from mooring.node.volumes.pods.controller import NodePods
 from mooring.node.volumes.state import folders
 from mooring.node.volumes.state.actual import ActualState, Stand, VolumeState
@@ -94,8 +95,8 @@ def _each_step_is_alone() -> Planted:
     """A volume is not taken from one pod while it is being taken from another."""
     begin = controller.NodeVolumes._begin
 
-    def alone(self: controller.NodeVolumes, state: VolumeState, decision: Decision) -> None:
-        begin(self, state, decision)
+    def alone(self: controller.NodeVolumes, state: VolumeState, do: Do, because: Because) -> None:
+        begin(self, state, do, because)
         state.is_alone = True
 
     return mock.patch.object(controller.NodeVolumes, "_begin", alone)
@@ -265,7 +266,7 @@ def _failures_forget_what_was_unsure() -> Planted:
 LEFT: Final = frozenset({"mount-left", "staged-left", "published-left", "folder-left", "loop-left"})
 
 MENDED: Final[Mapping[str, Bug]] = {
-    "doubts-dropped": Bug(_doubts_are_dropped, {"not-in-use", "detached-in-use", "two-pods"}, first_seed=181),
+    "doubts-dropped": Bug(_doubts_are_dropped, {"not-in-use", "detached-in-use", "two-pods", "unstage-published"}, first_seed=182),
     "doubtful-pod-holds-all": Bug(_one_pod_in_doubt_holds_all, {"in-use-left", "pod-left", "pod-stuck", *LEFT}, first_seed=4),
     "new-pods-hold-all": Bug(_new_pods_hold_all, {"held-up"}, first_seed=40),
     "unknown-volumes-stay": Bug(_unknown_volumes_stay, {"pod-left", "pod-stuck", "in-use-left", *LEFT}, first_seed=12),
@@ -277,11 +278,11 @@ MENDED: Final[Mapping[str, Bug]] = {
     "hosts-shared": Bug(_hosts_are_shared, {"in-use-left", "pod-left", "pod-stuck", "held-up", *LEFT}, first_seed=72),
     "pods-are-names": Bug(_pods_are_names, {"pod-dropped", "late-astray"}, first_seed=333),
     "running-for-names": Bug(_running_is_for_names, {"running-without"}, first_seed=275),
-    "gone-pods-want": Bug(_gone_pods_want, {"pod-left", "pod-stuck", "in-use-left", *LEFT}, first_seed=40),
+    "gone-pods-want": Bug(_gone_pods_want, {"pod-left", "pod-stuck", "in-use-left", *LEFT}, first_seed=55),
     "tokens-shared": Bug(_tokens_are_shared, {"token-astray"}, first_seed=2),
     "reports-count-at-once": Bug(_reports_count_at_once, {"not-in-use"}, first_seed=15),
     "reports-late": Bug(_reports_hold_for_any_version, {"not-in-use"}, first_seed=349),
     "unsure-forgotten": Bug(
-        _failures_forget_what_was_unsure, {"record-dropped", "not-in-use", "unrecorded", "pod-dropped", *LEFT}, first_seed=17
+        _failures_forget_what_was_unsure, {"record-dropped", "not-in-use", "unrecorded", "pod-dropped", *LEFT}, first_seed=48
     ),
 }

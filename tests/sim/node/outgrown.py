@@ -11,7 +11,7 @@ from unittest import mock
 from mooring.kube.cluster import Patch
 from mooring.kube.patch import strategic_patch
 from mooring.node.drivers import NodeDriver
-from mooring.node.volumes.decide import Decision
+from mooring.node.volumes.decide import Do
 from mooring.node.volumes.pods import controller as pods
 from mooring.node.volumes.state.actual import VolumeState
 from mooring.node.volumes.state.desired import PodUse, Volume
@@ -63,9 +63,9 @@ def _slowness_is_told_after_failures() -> Planted:
     around = StepWatch.around
 
     @contextlib.asynccontextmanager
-    async def leaving(self: StepWatch, state: VolumeState, decision: Decision) -> AsyncIterator[None]:
-        telling = asyncio.create_task(self._tell_when_slow(state, decision))
-        async with around(self, state, decision):
+    async def leaving(self: StepWatch, state: VolumeState, do: Do) -> AsyncIterator[None]:
+        telling = asyncio.create_task(self._tell_when_slow(state, do))
+        async with around(self, state, do):
             yield
         telling.cancel()
 

@@ -11,10 +11,11 @@ from unittest import mock
 
 from mooring.api.meta import Object, finalizers_of, is_deleting, key_of
 from mooring.api.pods import PODS, Pod
+from mooring.control.decision import Decision
 from mooring.kube.cache import feed
 from mooring.kube.cluster import Patch, PatchType
 from mooring.node.volumes import controller, decide
-from mooring.node.volumes.decide import Decision, Facts, Step, decide_volume
+from mooring.node.volumes.decide import Action, Facts, decide_volume, do_of
 from mooring.node.volumes.pods.controller import NodePods
 from mooring.node.volumes.state.actual import ActualState, VolumeState
 from mooring.node.volumes.state.desired import DesiredState
@@ -86,9 +87,9 @@ def _volumes_for_one_pod_are_shared() -> Planted:
 def _failed_pods_are_forgotten() -> Planted:
     """A pod that could not be got rid of is not tried again while others wait for the volume."""
 
-    def decided(state: VolumeState, facts: Facts) -> Decision:
+    def decided(state: VolumeState, facts: Facts) -> Decision[Action]:
         decision = decide_volume(state, facts)
-        is_settled = decision.step is Step.NOTHING and facts.wanted
+        is_settled = do_of(decision) is None and facts.wanted
         return dataclasses.replace(decision, after_s=None) if is_settled else decision
 
     return mock.patch.object(controller, "decide_volume", decided)

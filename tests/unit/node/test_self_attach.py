@@ -10,10 +10,12 @@ import pytest
 from mooring.api.core import NODES
 from mooring.api.pods import PODS
 from mooring.api.storage import VOLUME_ATTACHMENTS
+from mooring.control.result import Because
 from mooring.kube.errors import ServerError
 from mooring.node.agent import CONTROLLED_ATTACH, AgentSockets, NodeAgent
 from mooring.node.options import AgentOptions
-from mooring.node.volumes.decide import Facts, Step, Waits, decide_volume
+from mooring.node.volumes import reasons as why
+from mooring.node.volumes.decide import Await, Do, Facts, Step, decide_volume
 from mooring.node.volumes.state.actual import Failure, Stand, VolumeState
 from mooring.node.volumes.state.desired import Volume
 from tests.support.builders import Json, a_node
@@ -195,29 +197,30 @@ def a_state(attachment: Stand, wait: Failure | None = None, **changes: Any) -> V
 
 
 @pytest.mark.parametrize(
-    ("state", "wanted", "changes", "step", "waits"),
+    ("state", "wanted", "changes", "action", "because"),
     [
-        pytest.param(a_state(Stand.ABSENT), True, {"reported": False}, Step.NOTHING, Waits.REPORT, id="reported-first"),
-        pytest.param(a_state(Stand.ABSENT), True, {}, Step.ATTACH, None, id="attached"),
-        pytest.param(a_state(Stand.ABSENT), True, {"has_driver": False}, Step.ATTACH, None, id="also-while-the-driver-is-away"),
-        pytest.param(a_state(Stand.UNCERTAIN, WAITS), True, {}, Step.NOTHING, Waits.ATTACHMENT, id="looked-at-again-later"),
-        pytest.param(a_state(Stand.UNCERTAIN, WAITS), True, {"now": 105.0}, Step.ATTACH, None, id="looked-at-again"),
-        pytest.param(a_state(Stand.DONE), True, {}, Step.STAGE, None, id="then-staged"),
-        pytest.param(a_state(Stand.DONE, device=Stand.DONE), False, {}, Step.UNSTAGE, None, id="unstaged-before-the-detach"),
-        pytest.param(a_state(Stand.DONE), False, {}, Step.DETACH, None, id="detached"),
-        pytest.param(a_state(Stand.UNCERTAIN), False, {"has_driver": False}, Step.DETACH, None, id="detached-without-the-driver"),
-        pytest.param(a_state(Stand.UNCERTAIN, WAITS), False, {}, Step.NOTHING, Waits.ATTACHMENT, id="until-it-is-gone"),
-        pytest.param(a_state(Stand.DONE), False, {"may_take_away": False}, Step.NOTHING, Waits.PODS, id="not-before-pods-are-known"),
-        pytest.param(a_state(Stand.DONE), False, {"unsure": frozenset("a")}, Step.NOTHING, Waits.PODS, id="not-while-a-pod-may-want-it"),
-        pytest.param(a_state(Stand.DONE), False, {"may_be_unread": True}, Step.NOTHING, Waits.PODS, id="not-while-a-record-is-unread"),
-        pytest.param(a_state(Stand.ABSENT), False, {}, Step.FORGET, None, id="forgotten-at-last"),
+        pytest.param(a_state(Stand.ABSENT), True, {"reported": False}, None, why.ToBeReported, id="reported-first"),
+        pytest.param(a_state(Stand.ABSENT), True, {}, Step.ATTACH, why.Attaching, id="attached"),
+        pytest.param(a_state(Stand.ABSENT), True, {"has_driver": False}, Step.ATTACH, why.Attaching, id="also-while-the-driver-is-away"),
+        pytest.param(a_state(Stand.UNCERTAIN, WAITS), True, {}, Await.ATTACHMENT, why.AwaitsAttacher, id="looked-at-again-later"),
+        pytest.param(a_state(Stand.UNCERTAIN, WAITS), True, {"now": 105.0}, Step.ATTACH, why.Attaching, id="looked-at-again"),
+        pytest.param(a_state(Stand.DONE), True, {}, Step.STAGE, why.Staging, id="then-staged"),
+        pytest.param(a_state(Stand.DONE, device=Stand.DONE), False, {}, Step.UNSTAGE, why.Unstaging, id="unstaged-before-the-detach"),
+        pytest.param(a_state(Stand.DONE), False, {}, Step.DETACH, why.Detaching, id="detached"),
+        pytest.param(a_state(Stand.UNCERTAIN), False, {"has_driver": False}, Step.DETACH, why.Detaching, id="detached-without-the-driver"),
+        pytest.param(a_state(Stand.UNCERTAIN, WAITS), False, {}, Await.ATTACHMENT, why.AwaitsAttacher, id="until-it-is-gone"),
+        pytest.param(a_state(Stand.DONE), False, {"may_take_away": False}, None, why.PodsUnknown, id="not-before-pods-are-known"),
+        pytest.param(a_state(Stand.DONE), False, {"unsure": frozenset("a")}, None, why.PodsUnknown, id="not-while-a-pod-may-want-it"),
+        pytest.param(a_state(Stand.DONE), False, {"may_be_unread": True}, None, why.Unread, id="not-while-a-record-is-unread"),
+        pytest.param(a_state(Stand.ABSENT), False, {}, Step.FORGET, why.Forgotten, id="forgotten-at-last"),
     ],
 )
 def test_the_next_step_of_a_node_that_attaches(
-    state: VolumeState, wanted: bool, changes: dict[str, Any], step: Step, waits: Waits | None
+    state: VolumeState, wanted: bool, changes: dict[str, Any], action: Step | Await | None, because: type[Because]
 ) -> None:
     decision = decide_volume(state, Facts(wanted={"a": "pod"} if wanted else {}, attaches=True, **{**SURE, **changes}))
-    assert (step, waits) == (decision.step, decision.waits)
+    found = [one.step if isinstance(one, Do) else one for one in decision.actions]
+    assert ([] if action is None else [action], because) == (found, type(decision.because))
 
 
 # -- kill -9, and the next agent

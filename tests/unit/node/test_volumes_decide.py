@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from mooring.control.decision import Decision
+from mooring.control.result import Because
 from mooring.node.volumes import reasons as why
-from mooring.node.volumes.decide import Decision, Facts, Step, Waits, decide_volume
+from mooring.node.volumes.decide import Action, Await, Do, Facts, Refuse, Step, decide_volume
 from mooring.node.volumes.state.actual import Failure, Publication, Stand, VolumeState
 from mooring.node.volumes.state.desired import READ_WRITE_ONCE_POD, Growth, Volume
+from mooring.node.volumes.state.in_use import REPORTED
 
 ABSENT, UNCERTAIN, DONE = Stand.ABSENT, Stand.UNCERTAIN, Stand.DONE
 VOLUME = Volume("kubernetes.io/csi/d^h", "d", "h", "pv")
 NOW = 100.0
+AWAITS_REPORT = frozenset({REPORTED})
 LATER = Failure("no", 1, NOW + 5)
 PAST = Failure("no", 1, NOW - 5)
 
@@ -46,246 +51,251 @@ ELSEWHERE = dataclasses.replace(VOLUME, growth=Growth("ns", "claim", "7", "2Gi",
 INLINE = dataclasses.replace(VOLUME, is_inline=True)
 
 
+def decided(
+    because: Because,
+    step: Step | None = None,
+    pod: str = "",
+    *,
+    first: str = "",
+    waits: Await | None = None,
+    refused: Mapping[str, Because] | None = None,
+    refused_at: str = "NewMounter initialization",
+    **more: Any,
+) -> Decision[Action]:
+    """refused, refused_at: pods, to what they are told, and where."""
+    told = (Refuse(refused, refused_at),) if refused else ()
+    work = (Do(step, pod, first),) if step is not None else ()
+    return Decision(because, (*told, *work, *((waits,) if waits is not None else ())), **more)
+
+
 @pytest.mark.parametrize(
     ("before", "known", "decision"),
     [
-        pytest.param(state(), facts("a"), Decision(why.Staging(), Step.STAGE, first="a"), id="MNT-1-staged-first"),
-        pytest.param(state(DONE), facts("a"), Decision(why.Publishing("pod-a"), Step.PUBLISH, "a"), id="MNT-1-then-published"),
+        pytest.param(state(), facts("a"), decided(why.Staging(), Step.STAGE, first="a"), id="MNT-1-staged-first"),
+        pytest.param(state(DONE), facts("a"), decided(why.Publishing("pod-a"), Step.PUBLISH, "a"), id="MNT-1-then-published"),
         pytest.param(
             state(DONE, a=UNCERTAIN, b=DONE),
             facts(leaving=frozenset("a")),
-            Decision(why.Unpublishing("b"), Step.UNPUBLISH, "b"),
+            decided(why.Unpublishing("b"), Step.UNPUBLISH, "b"),
             id="pods-leave-at-the-same-time",
         ),
         pytest.param(
             state(DONE, volume=ONE_POD),
             facts("a", may_be_unread=True),
-            Decision(why.Unread(), waits=Waits.OTHER_POD, refused={"a": why.Unread()}),
+            decided(why.Unread(), refused={"a": why.Unread()}),
             id="a-volume-for-one-pod-is-not-given-while-another-may-have-it-unread",
         ),
         pytest.param(
             state(DONE, volume=ONE_POD, a=UNCERTAIN),
             facts("a", may_be_unread=True),
-            Decision(why.Publishing("pod-a"), Step.PUBLISH, "a"),
+            decided(why.Publishing("pod-a"), Step.PUBLISH, "a"),
             id="the-pod-that-has-a-volume-for-one-pod-gets-it-again",
         ),
         pytest.param(
             state(DONE, a=UNCERTAIN),
             facts("c", leaving=frozenset("a")),
-            Decision(why.Unpublishing("a")),
+            decided(why.Unpublishing("a")),
             id="nothing-is-given-while-a-pod-leaves",
         ),
         pytest.param(
-            state(DONE, a=UNCERTAIN), facts(leaving=frozenset("a")), Decision(why.Unpublishing("a")), id="not-unstaged-while-a-pod-leaves"
+            state(DONE, a=UNCERTAIN), facts(leaving=frozenset("a")), decided(why.Unpublishing("a")), id="not-unstaged-while-a-pod-leaves"
         ),
+        pytest.param(state(DONE), facts(may_be_unread=True), decided(why.Unread()), id="not-unstaged-while-a-record-is-unread"),
+        pytest.param(state(), facts(may_be_unread=True), decided(why.Unread()), id="not-forgotten-while-a-record-is-unread"),
+        pytest.param(state(), facts("a", has_slot=False), decided(why.ManyMounts("d"), waits=Await.SLOT), id="waits-for-its-turn"),
         pytest.param(
-            state(DONE), facts(may_be_unread=True), Decision(why.Unread(), waits=Waits.PODS), id="not-unstaged-while-a-record-is-unread"
-        ),
-        pytest.param(
-            state(), facts(may_be_unread=True), Decision(why.Unread(), waits=Waits.PODS), id="not-forgotten-while-a-record-is-unread"
-        ),
-        pytest.param(state(), facts("a", has_slot=False), Decision(why.ManyMounts("d"), waits=Waits.SLOT), id="waits-for-its-turn"),
-        pytest.param(
-            state(DONE, b=DONE), facts(has_slot=False), Decision(why.Unpublishing("b"), Step.UNPUBLISH, "b"), id="what-goes-waits-for-none"
+            state(DONE, b=DONE), facts(has_slot=False), decided(why.Unpublishing("b"), Step.UNPUBLISH, "b"), id="what-goes-waits-for-none"
         ),
         pytest.param(
             state(DONE, b=DONE),
             facts("a", labels={"a": "l"}),
-            Decision(why.Unpublishing("b"), Step.UNPUBLISH, "b"),
+            decided(why.Unpublishing("b"), Step.UNPUBLISH, "b"),
             id="another-label-after-the-pod-that-is-gone",
         ),
         pytest.param(
             state(DONE, b=DONE),
             facts("a", "b", labels={"a": "l"}),
-            Decision(why.LabelledOtherwise("pv"), waits=Waits.OTHER_POD, refused={"a": why.LabelledOtherwise("pv")}),
+            decided(why.LabelledOtherwise("pv"), refused={"a": why.LabelledOtherwise("pv")}),
             id="another-label-while-a-pod-has-it",
         ),
         pytest.param(
             state(DONE),
             facts("a", labels={"a": "l"}),
-            Decision(why.LabelledOtherwise("pv"), Step.UNSTAGE, refused={"a": why.LabelledOtherwise("pv")}),
+            decided(why.LabelledOtherwise("pv"), Step.UNSTAGE, refused={"a": why.LabelledOtherwise("pv")}),
             id="another-label-leaves-the-node-first",
         ),
         pytest.param(
             state(UNCERTAIN, b=UNCERTAIN),
             facts("a", "b", labels={"a": "l"}),
-            Decision(why.Staging(), Step.STAGE, first="b", refused={"a": why.LabelledOtherwise("pv")}),
+            decided(why.Staging(), Step.STAGE, first="b", refused={"a": why.LabelledOtherwise("pv")}),
             id="staged-again-as-it-is-here",
         ),
         pytest.param(
             state(DONE, b=DONE),
             facts("a", "b", "c", labels={"a": "l"}),
-            Decision(why.Publishing("pod-c"), Step.PUBLISH, "c", refused={"a": why.LabelledOtherwise("pv")}),
+            decided(why.Publishing("pod-c"), Step.PUBLISH, "c", refused={"a": why.LabelledOtherwise("pv")}),
             id="the-pod-of-the-same-label-goes-on",
         ),
         pytest.param(
             state(),
             facts("a", in_reach=False),
-            Decision(why.OutOfReach(), waits=Waits.NODE, refused={"a": why.OutOfReach()}, refused_at="NodeAffinity check"),
+            decided(why.OutOfReach(), refused={"a": why.OutOfReach()}, refused_at="NodeAffinity check"),
             id="out-of-the-nodes-reach",
         ),
-        pytest.param(state(DONE, a=DONE), facts("a"), Decision(why.Settled()), id="all-have-it"),
+        pytest.param(state(DONE, a=DONE), facts("a"), decided(why.Settled()), id="all-have-it"),
         pytest.param(
-            state(volume=INLINE), facts("a"), Decision(why.Publishing("pod-a"), Step.PUBLISH, "a"), id="MNT-18-inline-is-not-staged"
+            state(volume=INLINE), facts("a"), decided(why.Publishing("pod-a"), Step.PUBLISH, "a"), id="MNT-18-inline-is-not-staged"
         ),
-        pytest.param(state(attachable=True), facts("a", reported=False), Decision(why.ToBeReported(), waits=Waits.REPORT), id="VM-1"),
-        pytest.param(state(attachable=True), facts("a", attached=False), Decision(why.NotAttached(), waits=Waits.ATTACHMENT), id="VM-2"),
+        pytest.param(state(attachable=True), facts("a", reported=False), decided(why.ToBeReported(), waits_for=AWAITS_REPORT), id="VM-1"),
+        pytest.param(state(attachable=True), facts("a", attached=False), decided(why.NotAttached(), waits=Await.ATTACHMENT), id="VM-2"),
         pytest.param(
             state(),
             facts("a", reported=False, attached=False),
-            Decision(why.Staging(), Step.STAGE, first="a"),
+            decided(why.Staging(), Step.STAGE, first="a"),
             id="MNT-3-no-attachment-needed",
         ),
         pytest.param(
             state(),
             facts("a", has_driver=False),
-            Decision(why.NoDriver("d"), waits=Waits.DRIVER, refused={"a": why.NoDriver("d")}),
+            decided(why.NoDriver("d"), refused={"a": why.NoDriver("d")}),
             id="MNT-12-mount",
         ),
-        pytest.param(state(DONE, a=DONE), facts(has_driver=False), Decision(why.NoDriver("d"), waits=Waits.DRIVER), id="MNT-12-unpublish"),
+        pytest.param(state(DONE, a=DONE), facts(has_driver=False), decided(why.NoDriver("d")), id="MNT-12-unpublish"),
         pytest.param(
             dataclasses.replace(state(DONE), may_be_staged=True),
             facts(has_driver=False),
-            Decision(why.NoDriver("d"), waits=Waits.DRIVER),
+            decided(why.NoDriver("d")),
             id="MNT-12-unstage",
         ),
-        pytest.param(state(DONE), facts(has_driver=False), Decision(why.Unstaging(), Step.UNSTAGE), id="UNM-4-never-staged"),
+        pytest.param(state(DONE), facts(has_driver=False), decided(why.Unstaging(), Step.UNSTAGE), id="UNM-4-never-staged"),
+        pytest.param(state(DONE, a=DONE), facts("a", "b"), decided(why.Publishing("pod-b"), Step.PUBLISH, "b"), id="MNT-11-the-second-pod"),
         pytest.param(
-            state(DONE, a=DONE), facts("a", "b"), Decision(why.Publishing("pod-b"), Step.PUBLISH, "b"), id="MNT-11-the-second-pod"
+            state(DONE, a=DONE, b=DONE), facts("b"), decided(why.Unpublishing("a"), Step.UNPUBLISH, "a"), id="MNT-11-the-first-goes"
         ),
+        pytest.param(state(DONE, b=DONE), facts("b"), decided(why.Settled()), id="MNT-11-no-unstage-while-one-is-left"),
+        pytest.param(state(DONE), facts(), decided(why.Unstaging(), Step.UNSTAGE), id="MNT-11-unstaged-after-the-last"),
+        pytest.param(state(UNCERTAIN), facts(), decided(why.Unstaging(), Step.UNSTAGE), id="MNT-6-may-have-been-staged"),
         pytest.param(
-            state(DONE, a=DONE, b=DONE), facts("b"), Decision(why.Unpublishing("a"), Step.UNPUBLISH, "a"), id="MNT-11-the-first-goes"
+            state(DONE, a=UNCERTAIN), facts(), decided(why.Unpublishing("a"), Step.UNPUBLISH, "a"), id="MNT-8-may-have-been-published"
         ),
-        pytest.param(state(DONE, b=DONE), facts("b"), Decision(why.Settled()), id="MNT-11-no-unstage-while-one-is-left"),
-        pytest.param(state(DONE), facts(), Decision(why.Unstaging(), Step.UNSTAGE), id="MNT-11-unstaged-after-the-last"),
-        pytest.param(state(UNCERTAIN), facts(), Decision(why.Unstaging(), Step.UNSTAGE), id="MNT-6-may-have-been-staged"),
-        pytest.param(
-            state(DONE, a=UNCERTAIN), facts(), Decision(why.Unpublishing("a"), Step.UNPUBLISH, "a"), id="MNT-8-may-have-been-published"
-        ),
-        pytest.param(state(DONE, a=ABSENT), facts(), Decision(why.Unstaging(), Step.UNSTAGE), id="MNT-9-was-not-published"),
-        pytest.param(state(), facts(), Decision(why.Forgotten(), Step.FORGET), id="nothing-is-left"),
-        pytest.param(state(failure=LATER), facts("a"), Decision(why.Failing("no"), after_s=5.0), id="the-device-rests"),
-        pytest.param(state(failure=PAST), facts("a"), Decision(why.Staging(), Step.STAGE, first="a"), id="the-device-is-due"),
+        pytest.param(state(DONE, a=ABSENT), facts(), decided(why.Unstaging(), Step.UNSTAGE), id="MNT-9-was-not-published"),
+        pytest.param(state(), facts(), decided(why.Forgotten(), Step.FORGET), id="nothing-is-left"),
+        pytest.param(state(failure=LATER), facts("a"), decided(why.Failing("no"), after_s=5.0), id="the-device-rests"),
+        pytest.param(state(failure=PAST), facts("a"), decided(why.Staging(), Step.STAGE, first="a"), id="the-device-is-due"),
         pytest.param(
             state(DONE, a=Publication("pv", ABSENT, failure=LATER)),
             facts("a", "b"),
-            Decision(why.Publishing("pod-b"), Step.PUBLISH, "b"),
+            decided(why.Publishing("pod-b"), Step.PUBLISH, "b"),
             id="one-pod-rests-the-other-does-not-wait",
         ),
         pytest.param(
-            state(DONE, a=Publication("pv", UNCERTAIN, failure=LATER)), facts(), Decision(why.Failing("no"), after_s=5.0), id="UNM-3-rests"
+            state(DONE, a=Publication("pv", UNCERTAIN, failure=LATER)), facts(), decided(why.Failing("no"), after_s=5.0), id="UNM-3-rests"
         ),
         pytest.param(
             state(DONE, a=Publication("pv", UNCERTAIN, failure=LATER)),
             facts("b"),
-            Decision(why.Publishing("pod-b"), Step.PUBLISH, "b", after_s=5.0),
+            decided(why.Publishing("pod-b"), Step.PUBLISH, "b", after_s=5.0),
             id="UNM-3-a-new-pod-does-not-wait-for-it",
         ),
         pytest.param(
             state(DONE, a=Publication("pv", DONE, is_outdated=True)),
             facts("a"),
-            Decision(why.Publishing("pod-a"), Step.PUBLISH, "a"),
+            decided(why.Publishing("pod-a"), Step.PUBLISH, "a"),
             id="VM-6-published-again",
         ),
         pytest.param(
             state(DONE, volume=ONE_POD, a=DONE),
             facts("a", "b"),
-            Decision(why.TakenByAnotherPod(), waits=Waits.OTHER_POD, refused={"b": why.TakenByAnotherPod()}),
+            decided(why.TakenByAnotherPod(), refused={"b": why.TakenByAnotherPod()}),
             id="MNT-21",
         ),
         pytest.param(
             state(UNCERTAIN, volume=ONE_POD, a=UNCERTAIN),
             facts("a", "b"),
-            Decision(why.Staging(), Step.STAGE, first="a", refused={"b": why.TakenByAnotherPod()}),
+            decided(why.Staging(), Step.STAGE, first="a", refused={"b": why.TakenByAnotherPod()}),
             id="MNT-21-the-pod-that-may-have-it-goes-on",
         ),
         pytest.param(
             state(DONE, volume=ONE_POD, a=Publication("pv", UNCERTAIN, failure=LATER)),
             facts("a", "b"),
-            Decision(why.Failing("no"), after_s=5.0, refused={"b": why.TakenByAnotherPod()}),
+            decided(why.Failing("no"), after_s=5.0, refused={"b": why.TakenByAnotherPod()}),
             id="MNT-21-the-pod-that-may-have-it-is-tried-again",
         ),
         pytest.param(
             state(DONE, volume=ONE_POD, a=Publication("pv", UNCERTAIN, failure=LATER)),
             facts("b"),
-            Decision(why.TakenByAnotherPod(), waits=Waits.OTHER_POD, after_s=5.0, refused={"b": why.TakenByAnotherPod()}),
+            decided(why.TakenByAnotherPod(), after_s=5.0, refused={"b": why.TakenByAnotherPod()}),
             id="MNT-21-the-pod-that-is-gone-is-tried-again",
         ),
         pytest.param(
             state(DONE, a=Publication("pv", UNCERTAIN, failure=LATER), b=DONE),
             facts("b"),
-            Decision(why.Settled(), after_s=5.0),
+            decided(why.Settled(), after_s=5.0),
             id="UNM-3-is-tried-again-while-another-pod-has-the-volume",
         ),
         pytest.param(
             state(DONE, attachable=True, a=Publication("pv", UNCERTAIN, failure=LATER)),
             facts("b", attached=False),
-            Decision(why.NotAttached(), waits=Waits.ATTACHMENT, after_s=5.0),
+            decided(why.NotAttached(), waits=Await.ATTACHMENT, after_s=5.0),
             id="UNM-3-is-tried-again-while-another-pod-waits-for-the-attachment",
         ),
         pytest.param(
             state(DONE, a=UNCERTAIN),
             facts(unsure=frozenset({"a"})),
-            Decision(why.PodsUnknown(), waits=Waits.PODS),
+            decided(why.PodsUnknown()),
             id="RST-1-not-yet-known",
         ),
-        pytest.param(state(UNCERTAIN, a=UNCERTAIN), facts("a"), Decision(why.Staging(), Step.STAGE, first="a"), id="RST-1-staged-again"),
-        pytest.param(
-            state(DONE, a=UNCERTAIN), facts("a"), Decision(why.Publishing("pod-a"), Step.PUBLISH, "a"), id="RST-1-published-again"
-        ),
-        pytest.param(
-            state(DONE, a=DONE), facts(may_take_away=False), Decision(why.PodsUnknown(), waits=Waits.PODS), id="RST-2-waits-for-all-pods"
-        ),
-        pytest.param(
-            state(DONE), facts(may_take_away=False), Decision(why.PodsUnknown(), waits=Waits.PODS), id="RST-2-the-device-waits-too"
-        ),
-        pytest.param(state(DONE, volume=GROWING, a=DONE), facts("a"), Decision(why.Growing("2Gi"), Step.EXPAND, "a"), id="EXP-1"),
+        pytest.param(state(UNCERTAIN, a=UNCERTAIN), facts("a"), decided(why.Staging(), Step.STAGE, first="a"), id="RST-1-staged-again"),
+        pytest.param(state(DONE, a=UNCERTAIN), facts("a"), decided(why.Publishing("pod-a"), Step.PUBLISH, "a"), id="RST-1-published-again"),
+        pytest.param(state(DONE, a=DONE), facts(may_take_away=False), decided(why.PodsUnknown()), id="RST-2-waits-for-all-pods"),
+        pytest.param(state(DONE), facts(may_take_away=False), decided(why.PodsUnknown()), id="RST-2-the-device-waits-too"),
+        pytest.param(state(DONE, volume=GROWING, a=DONE), facts("a"), decided(why.Growing("2Gi"), Step.EXPAND, "a"), id="EXP-1"),
         pytest.param(
             state(DONE, volume=GROWING, a=DONE),
             facts("a", "b"),
-            Decision(why.Growing("2Gi"), Step.EXPAND, "a"),
+            decided(why.Growing("2Gi"), Step.EXPAND, "a"),
             id="who-waits-for-its-size-waits-for-no-other-pod",
         ),
         pytest.param(
             state(DONE, volume=GROWING, a=Publication("pv", DONE, is_held=True)),
             facts("a", has_driver=False),
-            Decision(why.NoDriver("d"), waits=Waits.DRIVER, refused={"a": why.NoDriver("d")}),
+            decided(why.NoDriver("d"), refused={"a": why.NoDriver("d")}),
             id="held-while-the-driver-is-away",
         ),
         pytest.param(
             dataclasses.replace(state(DONE, volume=ELSEWHERE, a=DONE), size_bytes=1 << 30),
             facts("a"),
-            Decision(why.Growing("2Gi"), Step.EXPAND, "a"),
+            decided(why.Growing("2Gi"), Step.EXPAND, "a"),
             id="grown-on-another-node",
         ),
         pytest.param(
             dataclasses.replace(state(DONE, volume=ELSEWHERE, a=DONE), size_bytes=2 << 30),
             facts("a"),
-            Decision(why.Settled()),
+            decided(why.Settled()),
             id="grown-on-another-node-and-mounted-since",
         ),
         pytest.param(
             state(DONE, volume=GROWING, a=DONE),
             facts("a", readers=frozenset({"a"})),
-            Decision(why.OnlyRead("2Gi"), Step.EXPAND, "a"),
+            decided(why.OnlyRead("2Gi"), Step.EXPAND, "a"),
             id="EXP-readers-are-told",
         ),
         pytest.param(
             state(DONE, volume=GROWING, a=Publication("pv", DONE, told_size="2Gi")),
             facts("a", readers=frozenset({"a"})),
-            Decision(why.Settled()),
+            decided(why.Settled()),
             id="EXP-not-for-readers",
         ),
     ],
 )
-def test_a_volume_s_next_step(before: VolumeState, known: Facts, decision: Decision) -> None:
+def test_a_volume_s_next_step(before: VolumeState, known: Facts, decision: Decision[Action]) -> None:
     assert decision == decide_volume(before, known)
 
 
 @pytest.mark.parametrize("changes", [{"grown": "7"}, {"may_not_grow": True}], ids=["EXP-2-done-with", "EXP-4-in-use"])
 def test_a_growth_that_is_done_with_is_not_tried_again(changes: dict[str, Any]) -> None:
     before = dataclasses.replace(state(DONE, volume=GROWING, a=DONE), **changes)
-    assert Decision(why.Settled()) == decide_volume(before, facts("a"))
+    assert decided(why.Settled()) == decide_volume(before, facts("a"))
 
 
 def test_reasons_are_sentences() -> None:

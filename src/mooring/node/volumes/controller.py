@@ -17,7 +17,7 @@ from mooring.control.caches import Caches
 from mooring.control.controller import Controller
 from mooring.control.events import EventRecorder
 from mooring.control.manager import Worker
-from mooring.control.result import Result, Retry
+from mooring.control.result import Because, Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache
 from mooring.kube.cache.informer import Change
@@ -26,7 +26,7 @@ from mooring.node.layout import Layout
 from mooring.node.metrics import NodeMetrics
 from mooring.node.options import AgentOptions
 from mooring.node.volumes import reasons as why
-from mooring.node.volumes.decide import Decision, Facts, Step, Waits, decide_volume
+from mooring.node.volumes.decide import Await, Do, Facts, Step, decide_volume, do_of
 from mooring.node.volumes.leftovers import LeftFolders, PodFolders, UnreadDevices
 from mooring.node.volumes.pods.controller import NodePods
 from mooring.node.volumes.pods.selinux import default_context
@@ -218,36 +218,35 @@ class NodeVolumes:
         decision = decide_volume(state, facts)
         self._steps.watch.wanted(unique, (uid for uid in facts.wanted if not state.has(uid)))
         look_again_s = self._announcements.refused(state, decision)
-        pods_known = frozenset({PODS_KNOWN}) if facts.is_unsure else frozenset[str]()
-        if decision.waits is Waits.ATTACHMENT:
+        do, pods_known = do_of(decision), frozenset({PODS_KNOWN}) if facts.is_unsure else frozenset[str]()
+        if Await.ATTACHMENT in decision.actions:
             state.context = None  # that of an attachment which is over
             wait_s = await self._attachments.wait(state)
             after_s = wait_s if decision.after_s is None else min(wait_s, decision.after_s)
             return Result(decision.because, waits_for=pods_known, after_s=after_s)
-        if decision.step is not Step.ATTACH:
+        if do is None or do.step is not Step.ATTACH:
             state.unattached_since = None
-        if decision.waits is Waits.SLOT:
+        if Await.SLOT in decision.actions:
             self._slots.wait(state.volume.driver, unique)
-        if decision.step is Step.NOTHING:
-            waits_for = pods_known | ({REPORTED} if decision.waits is Waits.REPORT else set())
-            return Result(decision.because, waits_for=waits_for, after_s=look_again_s)
-        if decision.step is Step.FORGET:
+        if do is None:
+            return Result(decision.because, waits_for=pods_known | decision.waits_for, after_s=look_again_s)
+        if do.step is Step.FORGET:
             del self._actual.states[unique]
             self._names.forget(unique)
             self.in_use.changed()
         elif self._tasks.is_open:
-            self._begin(state, decision)
-        return Result(decision.because, again=decision.step is Step.UNPUBLISH)  # another pod may be left at the same time
+            self._begin(state, do, decision.because)
+        return Result(decision.because, again=do.step is Step.UNPUBLISH)  # another pod may be left at the same time
 
-    def _begin(self, state: VolumeState, decision: Decision) -> None:
-        self.controller.explain(state.volume.unique, decision.because)
-        self._steps.begin(state, decision)
+    def _begin(self, state: VolumeState, do: Do, because: Because) -> None:
+        self.controller.explain(state.volume.unique, because)
+        self._steps.begin(state, do, because)
 
-    async def _step_ended(self, state: VolumeState, decision: Decision, has_failed: bool) -> None:
-        if has_failed and decision.step is Step.EXPAND:
-            self.pods.look_again(decision.pod)  # the claim is another one by now
-        if decision.pod:
-            await self.pods.step_ended(decision.pod)
+    async def _step_ended(self, state: VolumeState, do: Do, has_failed: bool) -> None:
+        if has_failed and do.step is Step.EXPAND:
+            self.pods.look_again(do.pod)  # the claim is another one by now
+        if do.pod:
+            await self.pods.step_ended(do.pod)
         self.in_use.changed()
         self.controller.add(state.volume.unique)
 

@@ -12,10 +12,11 @@ from typing import Final
 
 from mooring.api.core import ObjectReference, reference_to
 from mooring.base.clock import Clock, Instant
+from mooring.control.decision import Decision
 from mooring.control.event_once import EventOnce
 from mooring.control.events import REPEAT_S, SLACK_S, EventRecorder
 from mooring.node.metrics import NodeMetrics
-from mooring.node.volumes.decide import Decision, Step
+from mooring.node.volumes.decide import Action, Do, Step, refused_by
 from mooring.node.volumes.state.actual import ActualState, VolumeState
 from mooring.node.volumes.state.desired import Growth, PodUse
 from mooring.node.volumes.steps.tools import StepFailed
@@ -62,30 +63,31 @@ class Announcements:
 
     # -- of steps
 
-    def refused(self, state: VolumeState, decision: Decision) -> float | None:
+    def refused(self, state: VolumeState, decision: Decision[Action]) -> float | None:
         """Pods that can't have the volume as things are. Seconds until the next look: the decision's, or to tell it again."""
-        for uid, because in decision.refused.items():
-            self._announce(state, uid, f"MountVolume.{decision.refused_at} failed", str(because))
-        told_again_s = REPEAT_S + SLACK_S if decision.refused else None
+        refused = refused_by(decision)
+        for uid, because in refused.pods.items():
+            self._announce(state, uid, f"MountVolume.{refused.at} failed", str(because))
+        told_again_s = REPEAT_S + SLACK_S if refused.pods else None
         return min((one for one in (decision.after_s, told_again_s) if one is not None), default=None)
 
-    def failed(self, state: VolumeState, decision: Decision, error: StepFailed) -> None:
+    def failed(self, state: VolumeState, do: Do, error: StepFailed) -> None:
         if not error.is_told:
             return
-        held = [uid for uid, one in state.publications.items() if one.is_held] if decision.step is Step.EXPAND else []
-        kind = _OTHER_KINDS.get(decision.step) or _kind(state)
-        for uid in held or self._pods_of(state, decision):
+        held = [uid for uid, one in state.publications.items() if one.is_held] if do.step is Step.EXPAND else []
+        kind = _OTHER_KINDS.get(do.step) or _kind(state)
+        for uid in held or self._pods_of(state, do):
             step, reason = _HELD[state.volume.is_block] if held else (f"{kind}.{error.step} failed", error.reason)
             self._announce(state, uid, step, str(error), reason)
 
-    def slow(self, state: VolumeState, decision: Decision, step: str, text: str) -> None:
-        for uid in self._pods_of(state, decision):
+    def slow(self, state: VolumeState, do: Do, step: str, text: str) -> None:
+        for uid in self._pods_of(state, do):
             about = f'{_kind(state)}.{step} of volume "{self._name(state, uid)}" takes long: {text}'
             self.announce(uid, state.volume.unique, about, "FailedMapVolume" if state.volume.is_block else "FailedMount")
 
-    def _pods_of(self, state: VolumeState, decision: Decision) -> list[str]:
+    def _pods_of(self, state: VolumeState, do: Do) -> list[str]:
         """The pods whose users are to hear of the step."""
-        return [decision.pod] if decision.pod else list(self._actual.desired.uses(state.volume.unique))
+        return [do.pod] if do.pod else list(self._actual.desired.uses(state.volume.unique))
 
     def _announce(self, state: VolumeState, uid: str, step: str, text: str, reason: str = "FailedMount") -> None:
         about = f'{step} for volume "{self._name(state, uid)}" : {text}'
@@ -138,7 +140,7 @@ _BLOCK_OPERATIONS: Final = {
 class StepWatch:
     """tell: takes a volume, the step's name and a text for the users of the step's pods."""
 
-    def __init__(self, metrics: NodeMetrics, clock: Clock, tell: Callable[[VolumeState, Decision, str, str], None]) -> None:
+    def __init__(self, metrics: NodeMetrics, clock: Clock, tell: Callable[[VolumeState, Do, str, str], None]) -> None:
         self._metrics, self._clock, self._tell = metrics, clock, tell
         self._wanted_since: dict[str, dict[str, Instant]] = {}  # by volume, then by pod; without the pods that have it
         self._staged_in_s: dict[str, float] = {}
@@ -151,24 +153,24 @@ class StepWatch:
             del self._wanted_since[unique]
 
     @contextlib.asynccontextmanager
-    async def around(self, state: VolumeState, decision: Decision) -> AsyncIterator[None]:
+    async def around(self, state: VolumeState, do: Do) -> AsyncIterator[None]:
         """One step: how long it takes, and whether it succeeds."""
         began = self._clock.now()
-        telling = asyncio.create_task(self._tell_when_slow(state, decision), name=f"node/slow/{state.volume.unique}")
+        telling = asyncio.create_task(self._tell_when_slow(state, do), name=f"node/slow/{state.volume.unique}")
         try:
             yield
         except asyncio.CancelledError:
             raise
         except BaseException:
-            self._count(state, decision, began, succeeded=False)
+            self._count(state, do, began, succeeded=False)
             raise
         else:
-            self._count(state, decision, began, succeeded=True)
+            self._count(state, do, began, succeeded=True)
         finally:
             telling.cancel()
 
-    def _count(self, state: VolumeState, decision: Decision, began: Instant, *, succeeded: bool) -> None:
-        volume, step = state.volume, decision.step
+    def _count(self, state: VolumeState, do: Do, began: Instant, *, succeeded: bool) -> None:
+        volume, step = state.volume, do.step
         operation = (_BLOCK_OPERATIONS if volume.is_block else _OPERATIONS).get(step)
         if operation is None:
             return
@@ -180,16 +182,16 @@ class StepWatch:
         if step is Step.PUBLISH:
             seconds += self._staged_in_s.pop(volume.unique, 0.0)
             since = self._wanted_since.get(volume.unique, {})
-            if succeeded and decision.pod in since:
-                self._metrics.mounted(now - since[decision.pod])
+            if succeeded and do.pod in since:
+                self._metrics.mounted(now - since[do.pod])
         self._metrics.operation(volume.driver, operation, seconds, succeeded=succeeded)
 
-    async def _tell_when_slow(self, state: VolumeState, decision: Decision) -> None:
-        if decision.step not in NAMES:
+    async def _tell_when_slow(self, state: VolumeState, do: Do) -> None:
+        if do.step not in NAMES:
             return
-        step = (BLOCK_NAMES if state.volume.is_block else NAMES)[decision.step]
+        step = (BLOCK_NAMES if state.volume.is_block else NAMES)[do.step]
         text = f"driver {state.volume.driver} has not answered for {SLOW_S:g} s, and is still waited for; its log may say why"
         await self._clock.sleep(SLOW_S)
         while not state.is_walked:  # then the driver has answered, and a long walk is told of on its own
-            self._tell(state, decision, step, text)
+            self._tell(state, do, step, text)
             await self._clock.sleep(REPEAT_S + SLACK_S)

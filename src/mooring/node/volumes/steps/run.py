@@ -15,8 +15,9 @@ from collections.abc import Awaitable, Callable
 from mooring.base.log import logger
 from mooring.base.logform import Lines
 from mooring.control.draining import WorkerGroup
+from mooring.control.result import Because
 from mooring.node.layout import BadName
-from mooring.node.volumes.decide import MOUNTS, Decision, Step
+from mooring.node.volumes.decide import MOUNTS, Do, Step
 from mooring.node.volumes.state.actual import ActualState, Publication, Stand, VolumeState
 from mooring.node.volumes.steps.announcements import Announcements, StepWatch
 from mooring.node.volumes.steps.attachment import Attachments
@@ -102,7 +103,7 @@ class MountSlots:
 
 
 class Steps:
-    """Of all volumes. ended: called after each step with its volume and decision, and whether it failed."""
+    """Of all volumes. ended: called after each step with its volume and step, and whether it failed."""
 
     def __init__(
         self,
@@ -112,7 +113,7 @@ class Steps:
         attachments: Attachments,
         tasks: StepTasks,
         slots: MountSlots,
-        ended: Callable[[VolumeState, Decision, bool], Awaitable[None]],
+        ended: Callable[[VolumeState, Do, bool], Awaitable[None]],
     ) -> None:
         self._context, self._actual, self._announcements, self._attachments = context, actual, announcements, attachments
         self._tasks, self._slots, self._ended = tasks, slots, ended
@@ -123,44 +124,44 @@ class Steps:
         """The next agent finishes the groups that are being set: the end does not wait for them."""
         self._file_system.stop_walks()
 
-    def begin(self, state: VolumeState, decision: Decision) -> None:
+    def begin(self, state: VolumeState, do: Do, because: Because) -> None:
         """Carries out a step; it has to be possible to begin one."""
-        state.at_work[decision.pod] = decision.because  # so it stays reported in use, and the object of a pod stays that goes meanwhile
-        state.is_alone = decision.step is not Step.UNPUBLISH
-        if decision.step in MOUNTS:
+        state.at_work[do.pod] = because  # so it stays reported in use, and the object of a pod stays that goes meanwhile
+        state.is_alone = do.step is not Step.UNPUBLISH
+        if do.step in MOUNTS:
             self._slots.take(state.volume.driver)
-        self._tasks.begin(state.volume.unique, decision.step.value, lambda: self._do(state, decision))
+        self._tasks.begin(state.volume.unique, do.step.value, lambda: self._do(state, do))
 
-    async def _do(self, state: VolumeState, decision: Decision) -> None:
+    async def _do(self, state: VolumeState, do: Do) -> None:
         has_failed = True
         try:
-            async with self.watch.around(state, decision):
-                await self._carry_out(state, decision)
+            async with self.watch.around(state, do):
+                await self._carry_out(state, do)
             has_failed = False
         except StepFailed as error:
-            self._failed(state, decision, error)
+            self._failed(state, do, error)
         except BadName as error:
-            self._failed(state, decision, StepFailed("NewMounter initialization", str(error)))
+            self._failed(state, do, StepFailed("NewMounter initialization", str(error)))
         finally:
-            del state.at_work[decision.pod]
+            del state.at_work[do.pod]
             state.is_alone = False
-            if decision.step in MOUNTS:
+            if do.step in MOUNTS:
                 self._slots.give_back(state.volume.driver)
             self._slots.pass_on()
-        await self._ended(state, decision, has_failed)
+        await self._ended(state, do, has_failed)
 
-    async def _carry_out(self, state: VolumeState, decision: Decision) -> None:
+    async def _carry_out(self, state: VolumeState, do: Do) -> None:
         """Raises StepFailed."""
-        uid, uses = decision.pod, self._actual.desired.uses(state.volume.unique)
+        uid, uses = do.pod, self._actual.desired.uses(state.volume.unique)
         steps = self._block if state.volume.is_block else self._file_system
-        match decision.step:
+        match do.step:
             case Step.ATTACH:
                 await self._attachments.attach(state)
             case Step.DETACH:
                 await self._attachments.detach(state)
             case Step.STAGE:
                 await steps.read_attachment(state)
-                if (use := uses.get(decision.first)) is not None:  # it may have gone during the read
+                if (use := uses.get(do.first)) is not None:  # it may have gone during the read
                     await steps.stage(state, use)
                     state.device_failure = None
             case Step.PUBLISH:
@@ -180,22 +181,22 @@ class Steps:
             case Step.EXPAND if uid in uses:  # else the pod has gone just now
                 await self._growth.expand(state, uses[uid])
 
-    def _failed(self, state: VolumeState, decision: Decision, error: StepFailed) -> None:
+    def _failed(self, state: VolumeState, do: Do, error: StepFailed) -> None:
         """Remembers when the step may be tried again, and tells the users of the pods that it keeps waiting."""
         volume = state.volume
-        if decision.step in (Step.STAGE, Step.PUBLISH):
+        if do.step in (Step.STAGE, Step.PUBLISH):
             state.context = None  # read anew for the next try: the volume may have been attached anew
             state.attachment = self._attachments.of_found(state)
-        if decision.step in (Step.ATTACH, Step.DETACH):
+        if do.step in (Step.ATTACH, Step.DETACH):
             failure = state.attach_wait = self._attachments.wait_after(state.attach_wait, str(error))
-        elif decision.step in (Step.STAGE, Step.UNSTAGE):
+        elif do.step in (Step.STAGE, Step.UNSTAGE):
             failure = state.device_failure = self._growth.failure(state.device_failure, error)
-        elif decision.step is Step.EXPAND:
+        elif do.step is Step.EXPAND:
             failure = state.growth_failure = self._growth.failure(state.growth_failure, error)
         else:
-            own = self._actual.desired.volume_of(volume.unique, decision.pod) or volume
-            publication = state.publications.setdefault(decision.pod, Publication(own.spec_name, Stand.ABSENT))
+            own = self._actual.desired.volume_of(volume.unique, do.pod) or volume
+            publication = state.publications.setdefault(do.pod, Publication(own.spec_name, Stand.ABSENT))
             failure = publication.failure = self._growth.failure(publication.failure, error)
         retry_in_s = round(failure.not_before - self._context.clock.now(), 3)
         _log.error("A step of a volume failed", step=error.step, volume=volume.unique, reason=str(error), retry_in_s=retry_in_s)
-        self._announcements.failed(state, decision, error)
+        self._announcements.failed(state, do, error)
