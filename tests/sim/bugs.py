@@ -11,16 +11,16 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from unittest import mock
 
+from mooring.control.call_slots import CallSlots
+from mooring.control.decision import Decision, Failed
 from mooring.kube.cache.informer import Cause, Informer
 from mooring.kube.cluster import Patch
 from mooring.kube.patch import add_finalizer, merge_patch
 from mooring.sidecars.attacher import controller, decide, drift, writes
 from mooring.sidecars.attacher import reasons as why
-from mooring.sidecars.attacher.calls import CallSlots
 from mooring.sidecars.attacher.decision import (
     Action,
     AddFinalizer,
-    Decision,
     EndUndo,
     Publish,
     RemoveFinalizer,
@@ -31,7 +31,6 @@ from mooring.sidecars.attacher.event_handlers import EventHandlers
 from mooring.sidecars.attacher.memory import Learnt, Memory
 from mooring.sidecars.attacher.reconcile import Reconciler
 from mooring.sidecars.attacher.view import View
-from mooring.sidecars.attacher.writes import Failed
 from mooring.wire.grpc.codes import Code
 from tests.sim import bugs_of_habits
 from tests.sim.planting import Bug, failures_are_final, no_back_off
@@ -43,7 +42,7 @@ def _reordered(first: type[Any], second: type[Any]) -> Callable[[], contextlib.A
     def rank(action: Action) -> int:
         return 3 if isinstance(action, EndUndo) else 2 if isinstance(action, second) else 1 if isinstance(action, first) else 0
 
-    def decided(view: Any, name: str) -> Decision:
+    def decided(view: Any, name: str) -> Decision[Action]:
         decision = decide.decide_attachment(view, name)
         return dataclasses.replace(decision, actions=tuple(sorted(decision.actions, key=rank)))
 
@@ -104,7 +103,7 @@ def _single_nodes_are_shared() -> contextlib.AbstractContextManager[Any]:
 def _users_of_volumes_are_not_seen() -> contextlib.AbstractContextManager[Any]:
     """A deleted volume's finalizer goes at once."""
 
-    def decided(view: Any, pv_name: str) -> Decision:
+    def decided(view: Any, pv_name: str) -> Decision[Action]:
         released = Decision(why.VolumeReleased(), (RemoveVolumeFinalizer(pv_name),))
         pv = view.volume(pv_name)
         return released if pv is not None and view.releasable(pv) else decide.decide_volume(view, pv_name)
@@ -161,7 +160,7 @@ def _undos_see_no_twin() -> contextlib.AbstractContextManager[Any]:
 
     undo = decide._decide_undo
 
-    def blind(*args: Any) -> Decision:
+    def blind(*args: Any) -> Decision[Action]:
         with mock.patch.object(View, "other_attachment_on", return_value=None):
             return undo(*args)
 

@@ -11,7 +11,7 @@ from mooring.api.storage import VolumeAttachment
 from mooring.control.lease.elector import LeaderElector
 from mooring.kube.cache import reflector
 from mooring.sidecars.attacher import decide, writes
-from mooring.sidecars.attacher.controller import Attacher
+from mooring.sidecars.attacher.telling import Telling
 from mooring.sidecars.attacher.view import BY_VOLUME, View, volume_of
 from tests.sim.planting import Bug, both, set_backs_are_not_noticed
 
@@ -24,11 +24,11 @@ def _fence_stays_open() -> contextlib.AbstractContextManager[Any]:
 def _undos_silence_the_next() -> contextlib.AbstractContextManager[Any]:
     """A publish is taken back before the next attachment of the name has its turn, and that one hears nothing of it."""
 
-    async def shows_nothing(self: Attacher, name: str, text: str) -> None:
+    async def shows_nothing(self: Telling, name: str, text: str) -> None:
         """Tells nobody."""
 
     superseded = mock.patch.object(decide, "_supersedes", return_value=False)
-    return both(superseded, mock.patch.object(Attacher, "_show_to_the_next", shows_nothing))
+    return both(superseded, mock.patch.object(Telling, "_show_to_the_next", shows_nothing))
 
 
 def _namesakes_are_strangers() -> contextlib.AbstractContextManager[Any]:

@@ -19,7 +19,7 @@ from typing import Any, Final, Generic, TypeVar
 from mooring.api.meta import Object
 from mooring.base.backoff import retry_backoff
 from mooring.base.log import Logger, logger
-from mooring.control.decision import Deciding, Failed
+from mooring.control.decision import Deciding, Decision, Failed
 from mooring.control.draining import WorkerGroup
 from mooring.control.events import REPEAT_S, SLACK_S
 from mooring.control.queue import BackOff, QueueMetrics, WorkQueue
@@ -60,7 +60,7 @@ class Controller(Generic[K]):
         self,
         runtime: Runtime,
         name: str,
-        reconcile: Callable[[K], Awaitable[Result]] | Deciding[K, Any],
+        reconcile: Callable[[K], Awaitable[Result]] | Deciding[K, Any] | None = None,
         *,
         workers: int,
         backoff: BackOff = BACK_OFF,
@@ -70,7 +70,9 @@ class Controller(Generic[K]):
     ) -> None:
         assert workers > 0
         self.name = name
-        self._reconcile = functools.partial(self._decide_and_perform, reconcile) if isinstance(reconcile, Deciding) else reconcile
+        self._reconcile: Callable[[K], Awaitable[Result]] = _nobody
+        if reconcile is not None:
+            self.reconcile_by(reconcile)
         self._worker_count = workers
         self._about = about or (lambda key: {label: str(key)})
         self._log = log
@@ -80,6 +82,10 @@ class Controller(Generic[K]):
         self._queue: WorkQueue[K] = WorkQueue(name, clock=runtime.clock, randomness=runtime.randomness, backoff=backoff, metrics=metrics)
         self._stale_count = metrics.stale.labels(name)
         self._workers = WorkerGroup()
+
+    def reconcile_by(self, how: Callable[[K], Awaitable[Result]] | Deciding[K, Any]) -> None:
+        """In place of the argument, before it runs: where the parts that reconcile wake this very controller, and so come after it."""
+        self._reconcile = functools.partial(self._decide_and_perform, how) if isinstance(how, Deciding) else how
 
     # -- waking keys
 
@@ -220,8 +226,15 @@ class Controller(Generic[K]):
 
     async def _decide_and_perform(self, how: Deciding[K, A], key: K) -> Result:
         """Raises Retry, Stale, ApiError."""
-        decision = how.decide(key)  # no await between this and the first action
-        self.explain(key, decision.because)
+        try:
+            decision = how.decide(key)  # no await between this and the first action
+            self.explain(key, decision.because)
+            return await self._performed(how, key, decision)
+        finally:
+            if how.ended is not None:
+                how.ended(key)
+
+    async def _performed(self, how: Deciding[K, A], key: K, decision: Decision[A]) -> Result:
         problem, after_s = decision.problem, decision.after_s
         waits = bool(decision.waits_for) or after_s is not None
         try:
@@ -231,7 +244,7 @@ class Controller(Generic[K]):
         except Failed as failure:
             if not failure.is_told and self.failures(key) + 1 >= failure.patience:
                 await how.show(key, decision, failure)
-            work = how.work if isinstance(how.work, str) else how.work(decision)
+            work = how.work if isinstance(how.work, str) else how.work(key, decision)
             text = f"failed to {work}: {failure}" if work else str(failure)
             raise Retry(text, heals=failure.heals, because=problem) from failure
         if result is not None:
@@ -240,8 +253,7 @@ class Controller(Generic[K]):
             await how.show(key, decision, Failed(problem.error, problem=problem))
             after_s = min(REPEAT_S + SLACK_S, math.inf if after_s is None else after_s)
         done = (decision.done or str(decision.because)) if decision.actions else ""
-        keeps_backoff = waits and not decision.actions
-        return Result(decision.because, done, decision.again, decision.waits_for, after_s, keeps_backoff)
+        return Result(decision.because, done, decision.again, decision.waits_for, after_s, keeps_backoff=waits and not decision.actions)
 
     def _stayed_stale(self, key: K, why: Stale) -> None:
         """Something keeps moving under the work: not at full speed for ever. From the second back-off on people hear of it, since a write
@@ -272,3 +284,7 @@ class Controller(Generic[K]):
         log.error(str(failure), retry_in_s=round(delay_s, 3))
         if not self._topics.park(key, failure.heals):
             self._queue.add(key)
+
+
+async def _nobody(key: object) -> Result:
+    raise AssertionError(f"nobody reconciles {key}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Awaitable, Callable, Hashable, Iterable
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from mooring.base.errors import MooringError
 from mooring.control.result import Because, Problem, Result
@@ -78,7 +78,7 @@ class Deciding(Generic[K, A]):
 
     decide: pure; nothing is awaited between it and the first action. perform: carries out the actions; it raises Failed, Stale, ApiError,
     and returns another result than the decision's own, or None. It is called without actions, too.
-    show: tells users of a failure, or of a problem. work: a verb, for the log: "failed to …".
+    show: tells users of a failure, or of a problem. work: a verb, for the log: "failed to …". ended: called in any case, at the end.
 
     A problem that waits for a topic or a time is told, and waits; it is looked at again while it lasts. Any other one is a failure.
     """
@@ -86,4 +86,5 @@ class Deciding(Generic[K, A]):
     decide: Callable[[K], Decision[A]]
     perform: Callable[[K, Decision[A]], Awaitable[Result | None]]
     show: Callable[[K, Decision[A], Failed], Awaitable[None]]
-    work: Callable[[Decision[Any]], str] | str = ""
+    work: Callable[[K, Decision[A]], str] | str = ""
+    ended: Callable[[K], None] | None = None

@@ -16,11 +16,11 @@ from mooring.cluster.attachdetach.memory import NodeRecord
 from mooring.cluster.attachdetach.release import Hold, Rules
 from mooring.cluster.binder.scheduling import event_handlers
 from mooring.cluster.nodehealth.podgc import decide as podgc
+from mooring.control.decision import Failed
 from mooring.control.result import Result
 from mooring.csi.errors import NON_FINAL
 from mooring.kube.cache.informer import Informer
 from mooring.sidecars.attacher.reconcile import Reconciler as AttacherReconciler
-from mooring.sidecars.attacher.writes import Failed
 from tests.sim import bugs_of_habits
 from tests.sim.node import bugs as node_bugs
 from tests.sim.node.bugs import LEFT

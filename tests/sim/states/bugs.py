@@ -25,7 +25,7 @@ from mooring.control.decision import Decision
 from mooring.control.event_correlation import Correlator
 from mooring.sidecars.attacher import decide as attacher_decide
 from mooring.sidecars.attacher import view as attacher_view
-from mooring.sidecars.attacher.controller import Attacher
+from mooring.sidecars.attacher.telling import Telling
 from mooring.sidecars.provisioner.capacity import view as capacity_view
 from mooring.sidecars.provisioner.capacity.controller import CapacityPublisher
 from mooring.sidecars.resizer.modification import decide as modification
@@ -51,7 +51,7 @@ def _attach_errors_are_not_shown() -> contextlib.AbstractContextManager[Any]:
     async def nothing(*_args: Any) -> None:
         pass
 
-    return both(mock.patch.object(Attacher, "_show", nothing), mock.patch("mooring.control.controller.Logger.error"))
+    return both(mock.patch.object(Telling, "_show", nothing), mock.patch("mooring.control.controller.Logger.error"))
 
 
 def _nobody_is_reminded() -> contextlib.AbstractContextManager[Any]:

@@ -9,10 +9,10 @@ import pytest
 
 from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.storage import VOLUME_ATTACHMENTS
+from mooring.control.decision import Decision
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.attacher import controller
 from mooring.sidecars.attacher.decide import decide_attachment
-from mooring.sidecars.attacher.decision import Decision
 from mooring.sidecars.attacher.view import View
 from mooring.wire.grpc.codes import Code
 from tests.support.attaching import GET_SECRET, PATCH_PV, PATCH_STATUS, PATCH_VA, PUBLISH, UNPUBLISH, AttacherWorld

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from mooring.api.core import SecretReference
+from mooring.control.call_slots import call_over
+from mooring.control.decision import Decision
 from mooring.sidecars.attacher import reasons as why
-from mooring.sidecars.attacher.calls import idle
 from mooring.sidecars.attacher.decide import decide_attachment, decide_volume
 from mooring.sidecars.attacher.decision import (
+    Action,
     AddFinalizer,
     AddVolumeFinalizer,
-    Decision,
     LoadSecret,
     LookUpNode,
     LookUpVolume,
@@ -21,7 +22,9 @@ from mooring.sidecars.attacher.decision import (
     Publish,
     RemoveFinalizer,
     RemoveVolumeFinalizer,
+    ShareSecret,
     Unpublish,
+    WaitForCall,
 )
 from mooring.sidecars.attacher.memory import Drift, UnconfirmedPublish
 from mooring.sidecars.attacher.requests import UnpublishOrder
@@ -34,6 +37,9 @@ SECRET = SecretReference("secret", "default")
 SECRET_REF = {"controllerPublishSecretRef": {"name": "secret", "namespace": "default"}}
 INLINE: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "csi": {"driver": DRIVER, "volumeHandle": "inline1"}}
 RWO = ("ReadWriteOnce",)
+
+
+RELEASED: Decision[Action] = Decision(why.VolumeReleased(), (RemoveVolumeFinalizer("pv1"),), done="removed the finalizer")
 
 
 def decided(va: dict[str, Any], pvs: Any = None, nodes: Any = None, others: Any = (), **view: Any) -> Decision:
@@ -88,13 +94,13 @@ def test_AT06_attributes_become_the_context():
 
 def test_AT07_the_secret_is_loaded_before_the_claim():
     decision = decided(a_va(), [a_held_pv(**SECRET_REF)], calls_full=True)
-    assert ((LoadSecret(SECRET),), True, None) == (decision.actions, decision.again, decision.volume_handle), "and before there is a slot"
+    assert ((LoadSecret(SECRET),), True) == (decision.actions, decision.again), "and before there is a slot"
     read = decided(a_va(), [a_held_pv(**SECRET_REF)], secret_at_hand={VA: SECRET})
     assert [AddFinalizer, Publish] == steps(read)
 
 
 def test_a_secret_that_somebody_reads_is_shared():
-    assert SECRET == decided(a_va(), [a_held_pv(**SECRET_REF)], being_read=[SECRET]).shares
+    assert (ShareSecret(SECRET),) == decided(a_va(), [a_held_pv(**SECRET_REF)], being_read=[SECRET]).actions
 
 
 def test_AT11_an_attached_one_is_left_alone():
@@ -207,14 +213,13 @@ def test_what_lacks_is_claimed(va):
 
 def test_a_running_call_for_the_volume_is_waited_for():
     decision = decided(a_va(), in_flight={"handle1": "other-va"})
-    assert (why.CallInFlight("handle1", "other-va"), ()) == (decision.because, decision.actions)
-    assert (True, "handle1") == (decision.needs_slot, decision.volume_handle)
+    assert (why.CallInFlight("handle1", "other-va"), (WaitForCall("handle1"),)) == (decision.because, decision.actions)
 
 
 @pytest.mark.parametrize("va", [a_va(), an_attached_va(deleting=True)], ids=["attach", "detach"])
 def test_with_every_call_taken_any_call_is_waited_for(va):
     decision = decided(va, calls_full=True)
-    assert (why.NoFreeCall(), (), True, None) == (decision.because, decision.actions, decision.needs_slot, decision.volume_handle)
+    assert (why.NoFreeCall(), (WaitForCall(),)) == (decision.because, decision.actions)
 
 
 @pytest.mark.parametrize(
@@ -431,7 +436,7 @@ CINDER: dict[str, Any] = {"cinder": {"volumeID": "handle1"}}
 
 @pytest.mark.parametrize("source", [pytest.param(None, id="PV01"), pytest.param(GCE, id="PV02")])
 def test_a_deleted_unused_volume_is_released(source):
-    assert Decision(why.VolumeReleased(), (RemoveVolumeFinalizer("pv1"),)) == released(a_held_pv(deleting=True, source=source))
+    assert RELEASED == released(a_held_pv(deleting=True, source=source))
 
 
 def test_PV03_a_volume_that_is_not_held_needs_no_release():
@@ -449,19 +454,15 @@ def test_PV05_an_attachment_that_names_the_volume_keeps_it(va):
 
 @pytest.mark.parametrize("source", [None, CINDER], ids=["csi", "in-tree"])
 def test_a_call_that_runs_keeps_the_volume_whose_attachment_is_gone(source):
-    in_use = Decision(why.VolumeInUse((VA,)), waits_for=frozenset({idle("handle1")}))
+    in_use = Decision(why.VolumeInUse((VA,)), waits_for=frozenset({call_over("handle1")}))
     assert in_use == released(a_held_pv(deleting=True, source=source), in_flight={"handle1": VA})
-    assert Decision(why.VolumeReleased(), (RemoveVolumeFinalizer("pv1"),)) == released(
-        a_held_pv(deleting=True, source=source), in_flight={"other": VA}
-    )
+    assert RELEASED == released(a_held_pv(deleting=True, source=source), in_flight={"other": VA})
 
 
 def test_a_publish_in_doubt_keeps_the_volume_whose_attachment_is_gone():
-    in_use = Decision(why.VolumeInUse(("torn",)), waits_for=frozenset({idle("handle1")}))
+    in_use = Decision(why.VolumeInUse(("torn",)), waits_for=frozenset({call_over("handle1")}))
     assert in_use == released(a_held_pv(deleting=True), unconfirmed_publishes=[an_unconfirmed()])
-    assert Decision(why.VolumeReleased(), (RemoveVolumeFinalizer("pv1"),)) == released(
-        a_held_pv(deleting=True), unconfirmed_publishes=[an_unconfirmed(handle="other")]
-    )
+    assert RELEASED == released(a_held_pv(deleting=True), unconfirmed_publishes=[an_unconfirmed(handle="other")])
 
 
 @pytest.mark.parametrize(

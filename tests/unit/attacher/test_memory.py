@@ -9,7 +9,7 @@ import pytest
 from mooring.api.core import SecretReference
 from mooring.sidecars.attacher import reasons as why
 from mooring.sidecars.attacher.decide import decide_attachment
-from mooring.sidecars.attacher.decision import EndUndo, LoadSecret, Unpublish
+from mooring.sidecars.attacher.decision import EndUndo, LoadSecret, Unpublish, WaitForCall
 from mooring.sidecars.attacher.memory import UNDOS_MAX, UNSURE_MAX, After, Drift, Learnt, Memory, UnconfirmedPublish
 from mooring.sidecars.attacher.requests import UnpublishOrder
 from mooring.sidecars.attacher.view import STATUS_OF_ANNOTATION
@@ -130,7 +130,7 @@ ELSEWHERE = an_attached_va("other-node", node="node2", annotations={NODE_ID_ANNO
 def test_what_an_attachment_left_behind_is_taken_back_first(vas):
     decision = undone(an_unconfirmed(), vas=vas)
     assert (Unpublish(UnpublishOrder("handle1", "nodeID1")), EndUndo()) == decision.actions
-    assert ("handle1", True, True) == (decision.volume_handle, decision.undoing, decision.again)
+    assert decision.again
     assert why.TakingBack("node1", "nodeID1") == decision.because
 
 
@@ -154,7 +154,7 @@ def test_what_another_attachment_holds_there_is_left_to_it():
 )
 def test_taking_back_waits_for_a_call_as_all_others_do(view, volume_handle):
     decision = undone(an_unconfirmed(), vas=[an_attached_va("twin")], **view)
-    assert (True, volume_handle, ()) == (decision.needs_slot, decision.volume_handle, decision.actions)
+    assert (WaitForCall(volume_handle),) == decision.actions
 
 
 # -- the finalizer

@@ -19,7 +19,7 @@ class Running:
     """Calls as a test says they are."""
 
     in_flight: Mapping[str, str]
-    calls_full: bool
+    is_full: bool
 
 
 def facts(**changes: Any) -> DriverCapabilities:

@@ -12,17 +12,17 @@ import dataclasses
 from mooring.api.core import SecretReference
 from mooring.api.meta import Key, annotation, is_deleting
 from mooring.api.storage import VolumeAttachment
+from mooring.control.call_slots import call_over
+from mooring.control.decision import Decision
 from mooring.control.result import Problem
 from mooring.csi.volume_capability import AccessModeError
 from mooring.sidecars.attacher import reasons as why
-from mooring.sidecars.attacher.calls import idle
 from mooring.sidecars.attacher.decision import (
     Action,
     AddFinalizer,
     AddVolumeFinalizer,
     ClearError,
     ConfirmStatus,
-    Decision,
     EndUndo,
     LoadSecret,
     LookUpNode,
@@ -33,7 +33,9 @@ from mooring.sidecars.attacher.decision import (
     RemoveFinalizer,
     RemoveVolumeFinalizer,
     SettlePublish,
+    ShareSecret,
     Unpublish,
+    WaitForCall,
 )
 from mooring.sidecars.attacher.memory import Drift, UnconfirmedPublish
 from mooring.sidecars.attacher.requests import PublishOrder, UnpublishOrder, capability, is_single_node
@@ -51,30 +53,29 @@ from mooring.sidecars.attacher.view import (
 # -- VolumeAttachments
 
 
-def decide_attachment(view: View, name: str) -> Decision:
+def decide_attachment(view: View, name: str) -> Decision[Action]:
     """The next step for one VolumeAttachment, or for a publish that an earlier one of its name left behind."""
     orphaned, attachment = view.memory.orphaned(name), view.attachment(name)
     if orphaned is None:
         return Decision(why.Gone(name)) if attachment is None else _decide_present(view, attachment)
     if attachment is not None and _supersedes(view, attachment, orphaned):
         decision = _decide_present(view, attachment)
-        if decision.actions or decision.needs_slot or decision.shares:
+        if decision.actions:
             return decision
     return _decide_undo(view, orphaned)
 
 
-def _decide_present(view: View, attachment: VolumeAttachment) -> Decision:
+def _decide_present(view: View, attachment: VolumeAttachment) -> Decision[Action]:
     if attachment.spec.attacher != view.driver.name:
         return Decision(why.Foreign(attachment.spec.attacher))
-    detaching = is_deleting(attachment)
     if not view.driver.publishes:
         decision = _decide_trivially(view, attachment)
     else:
-        decision = _decide_detach(view, attachment) if detaching else _decide_attach(view, attachment)
-    return dataclasses.replace(decision, detaching=detaching, uid=attachment.metadata.uid)
+        decision = _decide_detach(view, attachment) if is_deleting(attachment) else _decide_attach(view, attachment)
+    return dataclasses.replace(decision, uid=attachment.metadata.uid)
 
 
-def _decide_trivially(view: View, attachment: VolumeAttachment) -> Decision:
+def _decide_trivially(view: View, attachment: VolumeAttachment) -> Decision[Action]:
     """For drivers without ControllerPublishVolume.
 
     Differs from external-attacher: a finalizer left from a time when the driver did publish is dropped when the attachment is deleted,
@@ -89,7 +90,7 @@ def _decide_trivially(view: View, attachment: VolumeAttachment) -> Decision:
     return Decision(why.AttachedWithoutCall(), (MarkAttached(),))
 
 
-def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision:
+def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision[Action]:
     name, node_name = attachment.metadata.name, attachment.spec.node_name
     again = view.memory.drift(name) in (Drift.MISSING, Drift.MOVED)
     # Differs from external-attacher: a publish on the node's new machine that its status does not tell of yet is made once more.
@@ -128,14 +129,8 @@ def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision:
     finalizer: tuple[Action, ...] = () if has_finalizer else (AddFinalizer(order.node_id),)
     confirm: tuple[Action, ...] = (ConfirmStatus(),) if view.tells_of_another(attachment, order.node_id) else ()
     actions = (*_leave_former(view, attachment, order), *finalizer, Publish(order), *confirm)
-    because = why.Attaching(node_name, order.node_id, again)
-    return Decision(
-        because,
-        actions,
-        volume_handle=volume.handle,
-        done=f"attached to {node_name}{' again, where the backend had lost it,' if again else ''}",
-        node_id=order.node_id,
-    )
+    done = f"attached to {node_name}{' again, where the backend had lost it,' if again else ''}"
+    return Decision(why.Attaching(node_name, order.node_id, again), actions, done=done)
 
 
 def _leave_former(view: View, attachment: VolumeAttachment, order: PublishOrder) -> tuple[Unpublish, ...]:
@@ -157,24 +152,24 @@ def _settle(view: View, attachment: VolumeAttachment) -> tuple[Action, ...]:
     return (SettlePublish(),) if is_shown else ()
 
 
-def _wait_for_call(view: View, name: str, volume_handle: str, secret: SecretReference | None) -> Decision | None:
+def _wait_for_call(view: View, name: str, volume_handle: str, secret: SecretReference | None) -> Decision[Action] | None:
     """Reads the Secret, then waits for a call that has to end first; None when this one may begin."""
     secrets = view.memory.secrets
     if secret is not None and not secrets.is_at_hand(name, secret):
         if secrets.is_being_read(secret):
-            return Decision(why.SharingSecret(secret.namespace, secret.name), shares=secret)
+            return Decision(why.SharingSecret(secret.namespace, secret.name), (ShareSecret(secret),))
         return Decision(why.ReadingSecret(secret.namespace, secret.name), (LoadSecret(secret),), again=True)
     holder = view.calls.in_flight.get(volume_handle)
     if holder is not None:
-        return Decision(why.CallInFlight(volume_handle, holder), volume_handle=volume_handle, needs_slot=True)
-    return Decision(why.NoFreeCall(), needs_slot=True) if view.calls.calls_full else None
+        return Decision(why.CallInFlight(volume_handle, holder), (WaitForCall(volume_handle),))
+    return Decision(why.NoFreeCall(), (WaitForCall(),)) if view.calls.is_full else None
 
 
-def _stuck(problem: Problem, actions: tuple[Action, ...] = ()) -> Decision:
+def _stuck(problem: Problem, actions: tuple[Action, ...] = ()) -> Decision[Action]:
     return Decision(problem, actions, problem)
 
 
-def _missing(attachment: VolumeAttachment, problem: Problem, look_up: Action) -> Decision:
+def _missing(attachment: VolumeAttachment, problem: Problem, look_up: Action) -> Decision[Action]:
     """For an object that the cache lacks: it is looked up before the error is shown, but not again while the status shows it."""
     error = attachment.status.detach_error if is_deleting(attachment) else attachment.status.attach_error
     is_shown = error is not None and error.message == problem.error
@@ -237,7 +232,7 @@ def _goes_first(view: View, other: VolumeAttachment, attachment: VolumeAttachmen
     return is_attached or not ours or other.metadata.name < name
 
 
-def _decide_detach(view: View, attachment: VolumeAttachment) -> Decision:
+def _decide_detach(view: View, attachment: VolumeAttachment) -> Decision[Action]:
     name, node_name = attachment.metadata.name, attachment.spec.node_name
     ours = view.holds(attachment)
     if not ours and view.memory.drift(name) is not Drift.EXTRA:
@@ -262,9 +257,7 @@ def _decide_detach(view: View, attachment: VolumeAttachment) -> Decision:
     left = [one for one in node_ids if holders[one] is None]
     unpublish = (Unpublish(UnpublishOrder(volume.handle, one, volume.secret, volume.migrated)) for one in left)
     release: tuple[Action, ...] = (RemoveFinalizer(),) if ours else ()
-    because = why.Detaching(node_name, ", ".join(left))
-    actions: tuple[Action, ...] = (*unpublish, *release)
-    return Decision(because, actions, volume_handle=volume.handle, done=f"detached from {node_name}", node_id=because.node_id)
+    return Decision(why.Detaching(node_name, ", ".join(left)), (*unpublish, *release), done=f"detached from {node_name}")
 
 
 def _is_marked_attached(attachment: VolumeAttachment) -> bool:
@@ -281,7 +274,7 @@ def _supersedes(view: View, attachment: VolumeAttachment, orphaned: UnconfirmedP
     return isinstance(volume, Volume) and (volume.handle, view.node_id(attachment.spec.node_name)) == (order.handle, order.node_id)
 
 
-def _decide_undo(view: View, unconfirmed: UnconfirmedPublish) -> Decision:
+def _decide_undo(view: View, unconfirmed: UnconfirmedPublish) -> Decision[Action]:
     """Undoes a publish whose attachment was removed by force, with its finalizer: nobody else would undo it.
 
     An attachment that has the name by now comes after that, unless it can be attached at once and needs this very publish. Another
@@ -292,17 +285,17 @@ def _decide_undo(view: View, unconfirmed: UnconfirmedPublish) -> Decision:
     if decision is None:
         other = view.other_attachment_on(attachment, unconfirmed.order.node_id)
         if other is not None:
-            decision = Decision(why.HeldByAnother(other), (EndUndo(),), again=True, volume_handle=handle)
+            decision = Decision(why.HeldByAnother(other), (EndUndo(),), again=True)
         else:
             because = why.TakingBack(attachment.spec.node_name, unconfirmed.order.node_id)
-            decision = Decision(because, (Unpublish(unconfirmed.order), EndUndo()), again=True, volume_handle=handle)
-    return dataclasses.replace(decision, undoing=True, uid=attachment.metadata.uid)
+            decision = Decision(because, (Unpublish(unconfirmed.order), EndUndo()), again=True)
+    return dataclasses.replace(decision, uid=attachment.metadata.uid)
 
 
 # -- PersistentVolumes
 
 
-def decide_volume(view: View, pv_name: str) -> Decision:
+def decide_volume(view: View, pv_name: str) -> Decision[Action]:
     """The next step for one PersistentVolume: when does the attacher's finalizer leave it?"""
     pv = view.volume(pv_name)
     if pv is None:
@@ -317,5 +310,5 @@ def decide_volume(view: View, pv_name: str) -> Decision:
     handle = handle_of(pv)
     worker = view.caller_for(handle)
     if worker is not None:  # its attachment was removed by force, or made anew, during the call
-        return Decision(why.VolumeInUse((worker,)), waits_for=frozenset({idle(handle)}))
-    return Decision(why.VolumeReleased(), (RemoveVolumeFinalizer(pv_name),))
+        return Decision(why.VolumeInUse((worker,)), waits_for=frozenset({call_over(handle)}))
+    return Decision(why.VolumeReleased(), (RemoveVolumeFinalizer(pv_name),), done="removed the finalizer")

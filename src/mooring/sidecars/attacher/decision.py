@@ -1,15 +1,10 @@
-"""Actions, and a decision: actions with a reason.
-
-Actions are values; `reconcile.py` carries them out, in order, and the first failure stops the rest.
-"""
+"""The actions of the attacher's decisions, as values; `reconcile.py` carries them out, in order, and the first failure stops the rest."""
 
 from __future__ import annotations
 
 import dataclasses
 
 from mooring.api.core import SecretReference
-from mooring.control.result import Because, Problem
-from mooring.control.topics import Topic
 from mooring.sidecars.attacher.requests import PublishOrder, UnpublishOrder
 
 
@@ -39,6 +34,20 @@ class LoadSecret:
     """Read the Secret that the next call needs; what comes of it is shared by all that wait for it."""
 
     ref: SecretReference
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ShareSecret:
+    """Wait for what comes of the reading of this Secret, which somebody has begun."""
+
+    ref: SecretReference
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WaitForCall:
+    """Wait until a call has ended: the one about this volume, or any for None."""
+
+    volume_handle: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -111,6 +120,8 @@ Action = (
     | LookUpVolume
     | LookUpNode
     | LoadSecret
+    | ShareSecret
+    | WaitForCall
     | AddFinalizer
     | Publish
     | ConfirmStatus
@@ -123,31 +134,3 @@ Action = (
     | MarkDetached
     | EndUndo
 )
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Decision:
-    """actions: in order. problem: it keeps the work from being done after them, and goes to the object's status; it is tried again.
-
-    again: after these actions there is more to decide at once.
-    volume_handle: the volume of the driver's call, for which the actions have a slot; None for no call.
-    needs_slot: a call has to end first, the one about volume_handle, or any for None.
-    waits_for: topics, one of which has to be told first. shares: the Secret that somebody reads already; it waits for that.
-    detaching: the attachment is being deleted. undoing: an orphaned publish is undone.
-    uid: of the object that was decided on; the decision is not about another one under its name.
-    done: one line once it is done, with node_id beside it; "" for the reason's own words.
-    """
-
-    because: Because
-    actions: tuple[Action, ...] = ()
-    problem: Problem | None = None
-    again: bool = False
-    volume_handle: str | None = None
-    needs_slot: bool = False
-    waits_for: frozenset[Topic] = frozenset()
-    shares: SecretReference | None = None
-    detaching: bool = False
-    undoing: bool = False
-    uid: str = ""
-    done: str = ""
-    node_id: str = ""

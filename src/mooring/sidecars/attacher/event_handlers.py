@@ -11,13 +11,14 @@ from collections.abc import Iterable
 
 import msgspec
 
-from mooring.api.core import PersistentVolume
+from mooring.api.core import PersistentVolume, SecretReference
 from mooring.api.meta import is_deleting
 from mooring.api.storage import CSINode, VolumeAttachment
 from mooring.control.controller import Controller
 from mooring.control.slim import changed
 from mooring.control.topics import Topic
 from mooring.kube.cache.informer import Cause, Change
+from mooring.sidecars.attacher.memory import secret_read
 from mooring.sidecars.attacher.view import BY_NODE, BY_VOLUME, VOLUME, View, node_mask
 
 
@@ -76,6 +77,10 @@ class EventHandlers:
     def publish_undone(self, attachment: VolumeAttachment) -> None:
         """The publish that the vanished attachment may have left behind is undone: another node may have waited for that."""
         self.retry_now(self._view.of_same_volume(attachment))
+
+    def secret_read(self, ref: SecretReference) -> None:
+        """Its reading has ended: others share what came of it."""
+        self._attachments.tell(secret_read(ref))
 
     def node_changed(self, change: Change[CSINode]) -> None:
         if change.new is not None and changed(change.old, change.new, self._node):

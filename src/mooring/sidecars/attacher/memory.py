@@ -21,11 +21,13 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections.abc import Mapping
 from typing import Any, Final
 
+from mooring.api.core import SecretReference
 from mooring.api.storage import VolumeAttachment
 from mooring.base.log import logger
-from mooring.sidecars.attacher.calls import CallSecrets
+from mooring.control.topics import Topic
 from mooring.sidecars.attacher.requests import UnpublishOrder
 
 log = logger(__name__)
@@ -114,6 +116,72 @@ def decide_after(learnt: Learnt, *, orphaned: bool) -> After:
         case Learnt.UNSENT:
             return After(ask=True)
     return After()
+
+
+def secret_read(ref: SecretReference) -> Topic:
+    """Told when the reading of this Secret has ended, in whatever way."""
+    return f"secret/{ref.namespace}/{ref.name}"
+
+
+class CallSecrets:
+    """The Secrets of the next calls, by the attachment's name.
+
+    Each is read before a call's slot is taken, so that a slow one holds up no volume that does not need it.
+
+    an attachment             because                                      and becomes
+    without its Secret        nobody has read it for its next call         reading it, or sharing it (share) where somebody reads it already
+    reading, or sharing       the API server is asked, once for all        with its Secret (succeeded), or failed, all of them alike
+    with its Secret           it may have to wait for a slot               without, after its call (forget)
+
+    An attachment that shares is parked and holds no worker. Values are kept until the call that they were read for.
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[str, tuple[SecretReference, Mapping[str, str]]] = {}
+        self._failures: dict[str, tuple[SecretReference, str]] = {}
+        self._sharing: dict[SecretReference, set[str]] = {}  # a Secret that is being read → who shares what comes of it
+
+    def is_at_hand(self, name: str, ref: SecretReference) -> bool:
+        """True when this Secret was read for the attachment's next call."""
+        return name in self._values and self._values[name][0] == ref
+
+    def is_being_read(self, ref: SecretReference) -> bool:
+        return ref in self._sharing
+
+    def values(self, name: str) -> Mapping[str, str]:
+        """For the call; none where it needs no Secret."""
+        return self._values[name][1] if name in self._values else {}
+
+    def share(self, name: str, ref: SecretReference) -> None:
+        """This attachment gets what comes of the reading."""
+        self._sharing[ref].add(name)
+
+    def failure(self, name: str, ref: SecretReference) -> str | None:
+        """What came of the reading that this attachment shared, where that was an error. Told once."""
+        shared, error = self._failures.pop(name, (None, None))
+        return error if shared == ref else None
+
+    def begin(self, ref: SecretReference) -> None:
+        assert ref not in self._sharing, "two readings of one Secret"
+        self._sharing[ref] = set()
+
+    def succeeded(self, name: str, ref: SecretReference, values: Mapping[str, str]) -> None:
+        """For the attachment that has read it. Who shares finds it fresh in the cache of Secrets."""
+        self._values[name] = (ref, values)
+
+    def failed(self, ref: SecretReference, error: str) -> None:
+        self._failures.update(dict.fromkeys(self._sharing[ref], (ref, error)))
+
+    def end(self, ref: SecretReference) -> None:
+        """Nobody reads it any more."""
+        del self._sharing[ref]
+
+    def forget(self, name: str) -> None:
+        """Its call is over, or there is none."""
+        self._values.pop(name, None)
+        self._failures.pop(name, None)
+        for sharing in self._sharing.values():
+            sharing.discard(name)
 
 
 class Memory:

@@ -2,76 +2,110 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Final, TypeVar
 
-from mooring.api.core import PERSISTENT_VOLUMES, PersistentVolume, SecretReference
-from mooring.api.meta import Key, Kind
-from mooring.api.storage import CSI_NODES, CSINode, VolumeAttachment
+from mooring.api.core import SecretReference
+from mooring.api.storage import VolumeAttachment
+from mooring.base.clock import Instant
 from mooring.base.log import logger
-from mooring.control.result import Stale
+from mooring.base.text import shortened
+from mooring.control.call_slots import CallSlots
+from mooring.control.decision import Decision, Failed
+from mooring.control.event_once import EventOnce
+from mooring.control.result import Result, Stale, Vanished
 from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache, SecretError
-from mooring.control.slim import changed
-from mooring.control.topics import Topic
 from mooring.csi.driver import Call, Driver
 from mooring.csi.errors import DriverError
-from mooring.kube.cache.informer import Informer
-from mooring.kube.errors import ApiError, NotFound
+from mooring.kube.errors import ApiError
 from mooring.sidecars.attacher import decision as d
-from mooring.sidecars.attacher.calls import secret_read
-from mooring.sidecars.attacher.memory import Learnt, UnconfirmedPublish
+from mooring.sidecars.attacher.event_handlers import EventHandlers, room_on
+from mooring.sidecars.attacher.memory import Learnt, UnconfirmedPublish, secret_read
 from mooring.sidecars.attacher.requests import PublishOrder, UnpublishOrder
+from mooring.sidecars.attacher.telling import ERROR_BYTES_MAX
 from mooring.sidecars.attacher.view import View
-from mooring.sidecars.attacher.writes import Failed, Target, Writes
+from mooring.sidecars.attacher.writes import Target, Writes
+from mooring.wire.grpc.codes import Code
 
 log = logger(__name__)
 
-Looked = TypeVar("Looked", PersistentVolume, CSINode)
-
-
-NODES_TOLD_MAX: Final = 10_000
-
 
 class Reconciler:
-    """Performs the actions of decisions, for one driver. nodes: None for a driver that does not publish. timeout_s: of each call.
-
-    freed: called with an attachment that is gone, when the publish that it may have left behind is undone. tell: wakes attachments.
-    """
+    """Performs the actions of decisions, for one driver. timeout_s: of each call."""
 
     def __init__(
         self,
         runtime: Runtime,
         view: View,
-        attachments: Informer[VolumeAttachment],
-        volumes: Informer[PersistentVolume],
-        nodes: Informer[CSINode] | None,
+        slots: CallSlots[str],
+        writes: Writes,
         driver: Driver,
         timeout_s: float,
-        freed: Callable[[VolumeAttachment], None],
-        tell: Callable[[Topic], None],
+        handlers: EventHandlers,
     ) -> None:
-        self._cluster = runtime.cluster
-        self._view, self._memory = view, view.memory
-        self._volumes, self._nodes = volumes, nodes
-        self._driver, self._timeout_s, self._freed, self._tell = driver, timeout_s, freed, tell
+        self._clock, self._view, self._memory, self._slots, self._writes = runtime.clock, view, view.memory, slots, writes
+        self._driver, self._timeout_s, self._handlers = driver, timeout_s, handlers
         self._secrets = SecretCache(runtime.cluster, runtime.clock)
-        self._versions_told: dict[str, str] = {}  # by node
-        self.writes = Writes(runtime.cluster, view, attachments, volumes)
+        self._versions = EventOnce(None, runtime.clock, math.inf)  # by node
+
+    async def perform(self, name: str, decision: Decision[d.Action]) -> Result | None:
+        """The decision about an attachment. Raises Failed, Stale."""
+        began_s = self._clock.now()
+        match decision.actions:
+            case (d.WaitForCall(volume_handle),):
+                self._slots.wait(volume_handle, name)
+                return Result(decision.because, keeps_backoff=True)
+            case (d.ShareSecret(ref),):
+                self._memory.secrets.share(name, ref)
+                return Result(decision.because, keeps_backoff=True, waits_for=frozenset({secret_read(ref)}))
+        calls = tuple(action for action in decision.actions if isinstance(action, d.Publish | d.Unpublish))  # of one volume
+        target = Target(name, decision.uid)
+        try:
+            if calls:
+                with self._slots.begin(calls[0].order.handle, name) as slot:
+                    await self.carry_out(target, decision.actions, slot.call_over)
+            else:
+                await self.carry_out(target, decision.actions, _nothing)
+        except Vanished as gone:  # the change that says so wakes the name; anew at once, it would come twice
+            raise Failed(str(gone), is_told=True) from gone
+        finally:
+            self._memory.worked_on(name)
+            if calls or not decision.again:
+                self._memory.secrets.forget(name)
+        if decision.problem is None and not decision.again:
+            self._memory.mark_drift(name, None)
+            self._log_done(name, decision, calls, began_s)
+        return Result(decision.because, again=decision.again)
+
+    async def release(self, pv_name: str, decision: Decision[d.Action]) -> None:
+        """The decision about a volume. Raises Failed, Stale."""
+        for _ in decision.actions:
+            await self._writes.remove_volume_finalizer(pv_name)
+
+    def _log_done(self, name: str, decision: Decision[d.Action], calls: tuple[d.Publish | d.Unpublish, ...], began_s: Instant) -> None:
+        """One line for what has been done."""
+        if not decision.actions or not log.enabled(2):
+            return
+        if decision.done:
+            result = f"{decision.done} in {(self._clock.now() - began_s) * 1000:.0f} ms"
+            told = [one for one in calls if isinstance(one, d.Publish)] or calls
+            log.info(2, "done", VolumeAttachment=name, result=result, node_id=", ".join(one.order.node_id for one in told))
+        else:
+            log.info(2, "done", VolumeAttachment=name, result=str(decision.because))
 
     async def carry_out(self, target: Target, actions: tuple[d.Action, ...], call_over: Callable[[], None]) -> None:
         """Performs the actions in order. call_over: called when the driver has answered. Raises Failed, Stale."""
-        writes = self.writes
+        writes = self._writes
         last_call = next((action for action in reversed(actions) if isinstance(action, d.Publish | d.Unpublish)), None)
         for action in actions:
             match action:
                 case d.AddVolumeFinalizer(pv_name):
                     await writes.add_volume_finalizer(pv_name)
                 case d.LookUpVolume(pv_name):
-                    await self._look_up(PERSISTENT_VOLUMES, pv_name, self._volumes)
+                    await writes.look_up_volume(pv_name)
                 case d.LookUpNode(node_name):
-                    assert self._nodes is not None, "a driver that publishes"
-                    await self._look_up(CSI_NODES, node_name, self._nodes)
+                    await writes.look_up_node(node_name)
                 case d.LoadSecret(ref):
                     await self._load_secret(target.name, ref)
                 case d.AddFinalizer(node_id):
@@ -100,25 +134,6 @@ class Reconciler:
                     await writes.mark_detached(target)
                 case d.ClearError():
                     await writes.clear_error(target)
-                case d.RemoveVolumeFinalizer(pv_name):
-                    await writes.remove_volume_finalizer(pv_name)
-
-    async def _look_up(self, kind: Kind[Looked], name: str, cache: Informer[Looked]) -> None:
-        """One GET before an error is shown, since the watches of different kinds are not in step. Raises Stale.
-
-        external-attacher shows an error that is none whenever an attachment overtakes its volume or its node.
-        """
-        before = cache.store.get(Key("", name))
-        try:
-            cache.wrote(await self._cluster.get(kind, name))
-        except NotFound:
-            return
-        except ApiError as error:  # then the cache is all we know
-            log.info(2, "could not ask for what the cache lacks", resource=kind.plural, name=name, why=str(error))
-            return
-        found = cache.store.get(Key("", name))
-        if found is not None and changed(before, found):
-            raise Stale(name)
 
     # -- the driver
 
@@ -127,28 +142,28 @@ class Reconciler:
         attachment = target.find(self._view)
         if attachment is None or not attachment.status.attached:
             return
-        match await self.writes.ask(target):
+        match await self._writes.ask(target):
             case Learnt.VANISHED:
-                raise Failed("gone before it could be attached again", reported=False)
+                raise Vanished("gone before it could be attached again")
             case Learnt.UNKNOWN:
-                raise Failed("can't tell whether it is still to be attached: the API server does not answer", reported=False)
+                raise Failed("can't tell whether it is still to be attached: the API server does not answer", is_told=True)
 
     async def _publish(self, target: Target, order: PublishOrder, call_over: Callable[[], None]) -> None:
         """Calls and saves the answer. Raises Failed, and Stale when the publish has to be undone at once."""
         attachment = target.find(self._view)
         if attachment is None:  # its end has been handled already, and would confirm nothing any more
-            raise Failed("gone before it could be attached", reported=False)
+            raise Vanished("gone before it could be attached")
         self._tell_version(attachment)
         self._memory.mark_unconfirmed(UnconfirmedPublish(order.undone, attachment))
         request = order.request(self._memory.secrets.values(target.name))
         try:
             answer = await self._driver.controller_publish_volume(request, Call(self._timeout_s, order.migrated))
         except DriverError as error:
-            raise self._failed_call(error, order.secret) from error
+            raise self._failed_call(target.name, error, order.secret) from error
         call_over()
-        after = self._memory.learn(target.name, await self.writes.mark_attached(target, dict(answer.publish_context)))
+        after = self._memory.learn(target.name, await self._writes.mark_attached(target, dict(answer.publish_context)))
         if after.ask:
-            after = self._memory.learn(target.name, await self.writes.ask(target))
+            after = self._memory.learn(target.name, await self._writes.ask(target))
         if after.undo:
             raise Stale(target.name)
 
@@ -156,11 +171,8 @@ class Reconciler:
         """A driver whose node plugins are not upgraded with its controller may not understand each other's context: once per version."""
         node_name, ours = attachment.spec.node_name, self._view.driver.version
         theirs = self._view.version_on(node_name)
-        if not theirs or theirs == ours or self._versions_told.get(node_name) == theirs:
+        if not theirs or theirs == ours or not self._versions.note(node_name, theirs):
             return
-        if len(self._versions_told) >= NODES_TOLD_MAX:
-            self._versions_told.clear()
-        self._versions_told[node_name] = theirs
         text = "A volume is attached to a node that has another version of the driver: upgrade the node plugins first, then the controller"
         log.warning(text, VolumeAttachment=attachment.metadata.name, node=node_name, version_there=theirs, version=ours)
 
@@ -169,7 +181,7 @@ class Reconciler:
         try:
             await self._driver.controller_unpublish_volume(request, Call(self._timeout_s, order.migrated))
         except DriverError as error:
-            raise self._failed_call(error, order.secret) from error
+            raise self._failed_call(name, error, order.secret) from error
 
     def _unpublished(self, name: str, order: UnpublishOrder) -> None:
         """It settles a publish on that machine, not one on another."""
@@ -181,7 +193,7 @@ class Reconciler:
         unconfirmed = self._memory.unconfirmed_of(name)
         after = self._memory.learn(name, learnt)
         if after.freed and unconfirmed is not None and not self._view.is_there(unconfirmed.attachment):
-            self._freed(unconfirmed.attachment)
+            self._handlers.publish_undone(unconfirmed.attachment)
 
     async def _load_secret(self, name: str, ref: SecretReference) -> None:
         """For the next call of this attachment, and of all that share it. Raises Failed."""
@@ -197,9 +209,16 @@ class Reconciler:
             raise Failed(text) from error
         finally:
             shared.end(ref)
-            self._tell(secret_read(ref))
+            self._handlers.secret_read(ref)
 
-    def _failed_call(self, error: DriverError, secret: SecretReference | None) -> Failed:
+    def _failed_call(self, name: str, error: DriverError, secret: SecretReference | None) -> Failed:
         if secret is not None:  # perhaps it was the secret: read it anew next time
             self._secrets.invalidate(secret)
-        return Failed(str(error), code=error.code)
+        attachment = self._view.attachment(name)
+        is_full = attachment is not None and error.code == Code.RESOURCE_EXHAUSTED
+        heals = (room_on(attachment.spec.node_name),) if attachment is not None and is_full else ()
+        return Failed(shortened(str(error), ERROR_BYTES_MAX), code=error.code, heals=heals)
+
+
+def _nothing() -> None:
+    """In place of the end of a call, where none is made."""

@@ -58,7 +58,7 @@ class Calls(Protocol):
         ...
 
     @property
-    def calls_full(self) -> bool:
+    def is_full(self) -> bool:
         """True when no more may begin."""
         ...
 

@@ -1,7 +1,6 @@
 """The attacher's writes to the API server, each one request.
 
-An answer enters the caches at once, and its event counts as our own, so that no decision is taken on a state from before our own
-write and no write wakes its own key. Each carries the uid, so that one that is carried out late changes no other object of the name. The
+Each carries the uid, so that one that is carried out late changes no other object of the name. The
 attachment's finalizer is added with a merge patch, as audit rules know it from external-attacher; it carries a resourceVersion where the
 list that was read holds others' finalizers, which it could undo.
 """
@@ -11,38 +10,29 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from mooring.api.core import PERSISTENT_VOLUMES, PersistentVolume
-from mooring.api.meta import Key, annotation, finalizers_of, is_deleting
-from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
-from mooring.base.errors import MooringError
+from mooring.api.meta import Key, Kind, annotation, finalizers_of, is_deleting
+from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS, CSINode, VolumeAttachment
 from mooring.base.log import logger
+from mooring.control.decision import PATIENCE, Failed
 from mooring.control.locks import KeyLocks
-from mooring.control.result import Stale
+from mooring.control.object_writer import ObjectWriter
+from mooring.control.result import Stale, Vanished
+from mooring.control.slim import changed
 from mooring.kube.cache.informer import Informer
-from mooring.kube.cluster import Cluster, Patch
-from mooring.kube.errors import ApiError, Conflict, Invalid, NotFound, ServerError, Unreachable
-from mooring.kube.patch import add_finalizer, is_about_identity, merge_diff, merge_patch, remove_finalizer, strategic_patch
+from mooring.kube.cluster import Cluster
+from mooring.kube.errors import ApiError, Invalid, NotFound
+from mooring.kube.patch import add_finalizer, merge_diff, merge_patch, remove_finalizer
 from mooring.sidecars.attacher.memory import Learnt
 from mooring.sidecars.attacher.view import NODE_ID_ANNOTATION, STATUS_OF_ANNOTATION, View
 
 log = logger(__name__)
 
-
-class Failed(MooringError):
-    """An action failed. str() is the text for the object's status; code: the driver's gRPC code, if it was the driver.
-
-    reported: False when the failure is not the user's business (a conflict, or the very status could not be saved): only logged; unless
-    it `is_told_when_it_lasts`, and others came before it in a row.
-    """
-
-    def __init__(self, text: str, *, code: int | None = None, reported: bool = True, is_told_when_it_lasts: bool = False) -> None:
-        super().__init__(text)
-        self.code = code
-        self.reported, self.is_told_when_it_lasts = reported, is_told_when_it_lasts
+Looked = TypeVar("Looked", PersistentVolume, CSINode)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,18 +49,57 @@ class Target:
 
 
 class Writes:
-    """Patches to VolumeAttachments and PersistentVolumes. All raise Failed, unless their docstring says otherwise."""
+    """Patches to VolumeAttachments and PersistentVolumes. All raise Failed, and Stale where the object has moved or is no more.
 
-    def __init__(self, cluster: Cluster, view: View, attachments: Informer[VolumeAttachment], volumes: Informer[PersistentVolume]) -> None:
-        self._cluster = cluster
-        self._view, self._memory = view, view.memory
-        self._attachments, self._volumes = attachments, volumes
+    nodes: None for a driver that does not publish.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        view: View,
+        attachments: Informer[VolumeAttachment],
+        volumes: Informer[PersistentVolume],
+        nodes: Informer[CSINode] | None,
+    ) -> None:
+        self._cluster, self._view, self._memory = cluster, view, view.memory
+        self._volume_cache, self._node_cache = volumes, nodes
+        self._attachments = ObjectWriter(cluster, VOLUME_ATTACHMENTS, attachments)
+        self._volumes = ObjectWriter(cluster, PERSISTENT_VOLUMES, volumes)
         self._holding: KeyLocks[str] = KeyLocks()
+
+    # -- what the cache lacks
+
+    async def look_up_volume(self, pv_name: str) -> None:
+        """Raises Stale where the cache knows more by now."""
+        await self._look_up(PERSISTENT_VOLUMES, pv_name, self._volume_cache)
+
+    async def look_up_node(self, node_name: str) -> None:
+        """Raises Stale where the cache knows more by now."""
+        assert self._node_cache is not None, "a driver that publishes"
+        await self._look_up(CSI_NODES, node_name, self._node_cache)
+
+    async def _look_up(self, kind: Kind[Looked], name: str, cache: Informer[Looked]) -> None:
+        """One GET before an error is shown, since the watches of different kinds are not in step.
+
+        external-attacher shows an error that is none whenever an attachment overtakes its volume or its node.
+        """
+        before = cache.store.get(Key("", name))
+        try:
+            cache.wrote(await self._cluster.get(kind, name))
+        except NotFound:
+            return
+        except ApiError as error:  # then the cache is all we know
+            log.info(2, "could not ask for what the cache lacks", resource=kind.plural, name=name, why=str(error))
+            return
+        found = cache.store.get(Key("", name))
+        if found is not None and changed(before, found):
+            raise Stale(name)
 
     # -- PersistentVolumes
 
     async def add_volume_finalizer(self, pv_name: str) -> None:
-        """Adds the finalizer, unless it is there. Raises also Stale: for a volume that can't be held any more, or that is not shown as held
+        """Adds the finalizer, unless it is there. Raises Stale also for a volume that can't be held any more, or that is not shown as held
         after that, since the API server was set back to a state before the one that the cache shows.
         """
         async with self._holding.of(pv_name):  # attachments to several nodes come at once
@@ -80,13 +109,13 @@ class Writes:
             if self._view.holds(pv):
                 return
             # Differs from external-attacher, which is never strict: after a lost answer its next patch leaves the finalizer there twice.
-            strictly = self._memory.is_unsure(pv_name)
+            patch = add_finalizer(pv, self._view.finalizer, strictly=self._memory.is_unsure(pv_name))
             try:
-                await self._patch_volume(pv_name, add_finalizer(pv, self._view.finalizer, strictly=strictly))
-            except ApiError as error:
-                if isinstance(error, ServerError | Unreachable):
+                await self._volumes.patch(pv, patch, failing="could not add PersistentVolume finalizer")
+            except Failed as failure:
+                if failure.is_unanswered:
                     self._memory.volume_unsure(pv_name)
-                raise Failed(f"could not add PersistentVolume finalizer: {error}") from error
+                raise
             shown = self._view.volume(pv_name)
             if shown is None or not self._view.holds(shown):
                 self._memory.volume_unsure(pv_name)
@@ -96,44 +125,29 @@ class Writes:
     async def remove_volume_finalizer(self, pv_name: str) -> None:
         """Removes the finalizer, unless it is gone."""
         pv = self._view.volume(pv_name)
-        if pv is None or not self._view.holds(pv):
-            return
-        with _failing("could not remove PersistentVolume finalizer", reported=False):
-            await self._remove_by_place_or_name(pv)
-
-    async def _remove_by_place_or_name(self, pv: PersistentVolume) -> None:
-        """Removes the finalizer by its position, or by name if the position has changed: others may remove theirs at the same moment."""
-        name, finalizer = pv.metadata.name, self._view.finalizer
-        try:
-            await self._patch_volume(name, remove_finalizer(pv, finalizer))
-        except Invalid:
-            now = self._view.volume(name)
-            if now is None or not self._view.holds(now):  # the answer to an earlier try was lost
-                return
-            named = {"$deleteFromPrimitiveList/finalizers": [finalizer]}
-            await self._patch_volume(name, strategic_patch({"metadata": named}, of=pv))
-
-    async def _patch_volume(self, pv_name: str, patch: Patch) -> None:
-        await self._volumes.write(Key("", pv_name), self._cluster.patch(PERSISTENT_VOLUMES, pv_name, patch))
+        if pv is not None and self._view.holds(pv):
+            patch = remove_finalizer(pv, self._view.finalizer)
+            await self._volumes.patch(pv, patch, failing="could not remove PersistentVolume finalizer")
 
     # -- VolumeAttachments: the finalizer
 
     async def add_finalizer(self, target: Target, node_id: str) -> None:
         """Writes finalizer and node id, as far as they lack."""
         attachment = target.find(self._view)
-        if attachment is None or is_deleting(attachment):
-            raise Failed("deleted before it could be attached", reported=False)
+        if attachment is None:
+            raise Vanished("gone before it could be attached")
+        if is_deleting(attachment):
+            raise Stale("deleted before it could be attached")
         changes = finalizer_changes(attachment, node_id, self._view.finalizer)
         if not changes:
             return
+        patch = merge_patch({"metadata": changes}, of=attachment)
         try:
-            await self._patch_attachment(attachment, merge_patch({"metadata": changes}, of=attachment))
-        except (Conflict, NotFound) as error:
-            raise Failed(f"could not save VolumeAttachment: {error}", reported=False) from error
-        except ApiError as error:
-            if isinstance(error, ServerError | Unreachable):
+            await self._attachments.patch(attachment, patch, failing="could not save VolumeAttachment")
+        except Failed as failure:
+            if failure.is_unanswered:
                 self._memory.mark_finalizer_unknown(target.name, target.uid)
-            raise Failed(f"could not save VolumeAttachment: {error}") from error
+            raise
         self._memory.mark_finalizer_known(target.name)
 
     async def confirm_status(self, target: Target) -> None:
@@ -141,19 +155,19 @@ class Writes:
         attachment = target.find(self._view)
         if attachment is None or not annotation(attachment, STATUS_OF_ANNOTATION):
             return
-        with _failing("could not save VolumeAttachment", reported=False):
-            taken = merge_patch({"metadata": {"annotations": {STATUS_OF_ANNOTATION: None}}}, of=attachment)
-            await self._patch_attachment(attachment, taken)
+        taken = merge_patch({"metadata": {"annotations": {STATUS_OF_ANNOTATION: None}}}, of=attachment)
+        with _in_silence():
+            await self._attachments.patch(attachment, taken, failing="could not save VolumeAttachment")
 
     async def remove_finalizer(self, target: Target, mark: bool) -> None:
         """Removes the finalizer; then, if the attachment is still there and `mark`, marks it detached."""
         attachment = target.find(self._view)
-        with _failing("could not mark as detached"):
-            if attachment is not None and self._view.holds(attachment):
-                await self._patch_attachment(attachment, remove_finalizer(attachment, self._view.finalizer))
-                self._memory.mark_finalizer_known(target.name)
-            if mark:
-                await self.mark_detached(target)
+        if attachment is not None and self._view.holds(attachment):
+            patch = remove_finalizer(attachment, self._view.finalizer)
+            await self._attachments.patch(attachment, patch, failing="could not mark as detached")
+            self._memory.mark_finalizer_known(target.name)
+        if mark:
+            await self.mark_detached(target)
 
     # -- VolumeAttachments: the status
 
@@ -166,70 +180,67 @@ class Writes:
         if metadata:
             wanted["attachmentMetadata"] = dict(metadata)
         try:
-            answer = await self._save_status(attachment, wanted)
-        except NotFound:
+            is_sent = await self._save_status(attachment, wanted, "could not mark as attached")
+        except Vanished:
             return Learnt.VANISHED
-        except Invalid as error:  # asking again would get the same answer, so the user must see it
-            raise Failed(f"could not save the driver's publish_context: {error}") from error
-        except ApiError as error:
-            raise Failed(f"could not mark as attached: {error}", reported=False, is_told_when_it_lasts=True) from error
-        return Learnt.UNSENT if answer is attachment else Learnt.MARKED
+        except Failed as failure:
+            if isinstance(failure.__cause__, Invalid):  # asking again would get the same answer, so the user must see it
+                raise Failed(f"could not save the driver's publish_context: {failure.__cause__}") from failure
+            failure.patience = PATIENCE  # it is attached, and the next try may say so
+            raise
+        return Learnt.MARKED if is_sent else Learnt.UNSENT
 
     async def ask(self, target: Target) -> Learnt:
         """Asks the API server: MARKED while the attachment is there, VANISHED, or UNKNOWN when it does not say. Raises nothing."""
+        attachment = target.find(self._view)
         try:
-            found = await self._attachments.write(Key("", target.name), self._cluster.get(VOLUME_ATTACHMENTS, target.name))
-        except NotFound:
+            if attachment is not None:
+                await self._attachments.look(attachment)
+        except Vanished:
             return Learnt.VANISHED
-        except ApiError:
+        except Failed:
             return Learnt.UNKNOWN
-        return Learnt.MARKED if found.metadata.uid == target.uid else Learnt.VANISHED
+        return Learnt.VANISHED if attachment is None else Learnt.MARKED
 
     async def mark_detached(self, target: Target) -> None:
         """Nothing to do when the attachment went away with its last finalizer."""
         attachment = target.find(self._view)
         if attachment is not None:
-            with _failing("could not mark as detached", reported=self._view.holds(attachment)):
-                await self._save_status(attachment, _status(attachment, "attachmentMetadata", "detachError", attached=False))
+            wanted = _status(attachment, "attachmentMetadata", "detachError", attached=False)
+            with contextlib.nullcontext() if self._view.holds(attachment) else _in_silence():
+                await self._save_status(attachment, wanted, "could not mark as detached")
 
     async def clear_error(self, target: Target) -> None:
         """Removes the attachError."""
         attachment = target.find(self._view)
         if attachment is not None:
-            with _failing("could not clear the error", reported=False):
-                await self._save_status(attachment, _status(attachment, "attachError"))
+            with _in_silence():
+                await self._save_status(attachment, _status(attachment, "attachError"), "could not clear the error")
 
-    async def save_error(self, target: Target, field: str, message: str, time: str, code: int | None) -> None:
-        """Writes `attachError` or `detachError` (field). A failure that is there already is not written again. Raises ApiError."""
-        attachment = target.find(self._view)
-        if attachment is None:
-            return
+    async def save_error(self, attachment: VolumeAttachment, field: str, message: str, time: str, code: int | None) -> None:
+        """Writes `attachError` or `detachError` (field). A failure that is there already is not written again."""
         before = _status(attachment).get(field) or {}
         if (before.get("message"), before.get("errorCode")) == (message, code):
             return
         error = {"message": message, "time": time, **({} if code is None else {"errorCode": code})}
         await self._save_status(attachment, _status(attachment, **{field: error}))
 
-    async def _save_status(self, attachment: VolumeAttachment, wanted: Mapping[str, Any]) -> VolumeAttachment:
-        """Patches what differs from the object in hand; nothing when nothing does. Raises ApiError."""
+    async def _save_status(self, attachment: VolumeAttachment, wanted: Mapping[str, Any], failing: str = "") -> bool:
+        """Patches what differs from the object in hand. Returns False where nothing does."""
         changes = merge_diff(_status(attachment), wanted)
-        if not changes:
-            return attachment
-        return await self._patch_attachment(attachment, merge_patch({"status": changes}, of=attachment), "status")
+        if changes:
+            await self._attachments.patch(attachment, merge_patch({"status": changes}, of=attachment), "status", failing=failing)
+        return bool(changes)
 
-    async def _patch_attachment(self, attachment: VolumeAttachment, patch: Patch, subresource: str = "") -> VolumeAttachment:
-        """Raises ApiError: NotFound also where another attachment has the name by now, which then is in the cache."""
-        name = attachment.metadata.name
-        try:
-            request = self._cluster.patch(VOLUME_ATTACHMENTS, name, patch, subresource=subresource)
-            return await self._attachments.write(Key("", name), request)
-        except ApiError as error:
-            if not is_about_identity(error):
-                raise
-            found = await self._attachments.write(Key("", name), self._cluster.get(VOLUME_ATTACHMENTS, name))
-            if found.metadata.uid == attachment.metadata.uid:
-                raise
-            raise NotFound(f"another attachment has the name: {error}") from error
+
+@contextlib.contextmanager
+def _in_silence() -> Iterator[None]:
+    """A failure is only logged: the attachment is attached, or detached, all the same."""
+    try:
+        yield
+    except Failed as failure:
+        failure.is_told = True
+        raise
 
 
 def finalizer_changes(attachment: VolumeAttachment, node_id: str, finalizer: str) -> Mapping[str, Any]:
@@ -255,14 +266,3 @@ def _status(attachment: VolumeAttachment, *without: str, **changes: Any) -> dict
     """The status as JSON, without some fields and with some changed."""
     body = {"attached": False, **msgspec.to_builtins(attachment.status), **changes}
     return {field: value for field, value in body.items() if field not in without}
-
-
-@contextlib.contextmanager
-def _failing(text: str, *, reported: bool = True) -> Iterator[None]:
-    """Turns an error of the API server into Failed, with this text before it. An object that is gone is no failure."""
-    try:
-        yield
-    except NotFound:
-        return
-    except ApiError as error:
-        raise Failed(f"{text}: {error}", reported=reported) from error
