@@ -418,6 +418,13 @@ def test_a_former_machine_is_left_unless_a_twin_uses_it_there(drift: Drift | Non
     assert [*([(Unpublish, "old")] if left else []), (Publish, "nodeID1")] == calls(decision)
 
 
+def test_a_former_machine_is_left_where_a_twin_does_not_tell_of_it():
+    """Both publishes are unconfirmed: the one that goes first leaves no machine behind, and the other is published anew. Seed 363."""
+    former = {"finalizers": [FINALIZER], "annotations": {NODE_ID_ANNOTATION: "old"}}
+    decision = decided(a_va(**former), [a_held_pv(modes=RWO)], others=[a_va("twin", **former)])
+    assert [(Unpublish, "old"), (Publish, "nodeID1")] == calls(decision)
+
+
 def test_DT14_an_in_tree_volume_is_detached_by_its_translated_handle():
     pv = a_held_pv(source={"gcePersistentDisk": {"pdName": "testpd"}}, labels={"failure-domain.beta.kubernetes.io/zone": "testZone"})
     assert "projects/UNSPECIFIED/zones/testZone/disks/testpd" == order_of(decided(an_attached_va(deleting=True), [pv])).handle

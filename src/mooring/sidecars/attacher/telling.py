@@ -60,7 +60,7 @@ class Telling:
         """True where a publish is taken back whose attachment has vanished."""
         orphaned = self._view.memory.orphaned(name)
         is_its = orphaned is not None and orphaned.attachment.metadata.uid == decision.uid
-        return is_its and isinstance(decision.actions[-1], EndUndo | LoadSecret)
+        return is_its and any(isinstance(action, EndUndo | LoadSecret) for action in decision.actions[-1:])
 
     def _detaches(self, name: str, decision: Decision[Action]) -> bool:
         """What was decided counts where the attachment was deleted meanwhile."""

@@ -131,8 +131,11 @@ class View:
         return None
 
     def stays_in_use(self, attachment: VolumeAttachment, node_id: str) -> bool:
-        """True where another attachment keeps the same volume on a machine that this one leaves, and does not leave it, too."""
-        others = (other for other in self._others_to_stay(attachment) if self.claimed_id(other) == node_id)
+        """True where another attachment keeps the same volume on a machine that this one leaves, and does not leave it, too. Nobody uses it
+        by an attachment that does not tell of it: that one is published anew.
+        """
+        same = (other for other in self._others_to_stay(attachment) if self.claimed_id(other) == node_id)
+        others = (other for other in same if other.status.attached)
         return any(self.memory.drift(other.metadata.name) is not Drift.MOVED for other in others)
 
     def _others_to_stay(self, attachment: VolumeAttachment) -> Iterator[VolumeAttachment]:
