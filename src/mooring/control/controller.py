@@ -213,7 +213,7 @@ class Controller(Generic[K]):
             except ApiError as error:
                 self._failed(key, Retry(f"could not be done, trying again: {error}"))
                 return
-            if result.done:
+            if result.done and self._log.enabled(2):
                 self._log.info(2, result.done, because=str(result.because), **self._about(key))
             if not result.again:
                 self._succeeded(key, result)

@@ -64,13 +64,20 @@ class ObjectWriter(Generic[T]):
         """The object as the API server has it; the cache has it so, too."""
         return await self._look(obj, f"{self._kind.name} {key_of(obj).name} could not be read")
 
-    async def settle(self, obj: T) -> None:
+    async def settle(self, obj: T, *, anyway: bool = False) -> None:
         """Where the last write to the object was not answered, looks whether it was done. Raises Stale where it was.
 
         Else a call that is over would be made once more, and its answer would find an object that is beyond it.
+        anyway: also where it was answered.
         """
-        if obj.metadata.uid in self._unanswered and _version(await self.look(obj)) != _version(obj):
+        is_asked = anyway or obj.metadata.uid in self._unanswered
+        if is_asked and _version(await self.look(obj)) != _version(obj):
             raise self._moved(obj, "a write was done whose answer was lost")
+
+    def forget(self, obj: T) -> None:
+        """The object is gone."""
+        self._unanswered.pop(obj.metadata.uid, None)
+        self._whole.pop(obj.metadata.uid, None)
 
     # -- writes
 
@@ -169,7 +176,6 @@ class ObjectWriter(Generic[T]):
         try:
             found = await self._asked(obj, self._remember(request) if kind else request)
         except NotFound as error:
-            self._unanswered.pop(uid, None)
             raise self._vanished(obj) from error
         except ApiError as error:
             raise Failed(f"{failing}: {error}", patience=PATIENCE) from error
@@ -184,6 +190,7 @@ class ObjectWriter(Generic[T]):
         return Stale(f"{self._kind.name} {key_of(obj)} has changed: {why}")
 
     def _vanished(self, obj: T) -> Vanished:
+        self.forget(obj)
         return Vanished(f"{self._kind.name} {key_of(obj)} is no more")
 
     def _note_unanswered(self, obj: T) -> None:

@@ -9,10 +9,12 @@ from unittest import mock
 
 import msgspec
 
+from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.meta import Key
+from mooring.control.object_writer import ObjectWriter
 from mooring.kube.cache.store import Store
 from mooring.sidecars.resizer import view
-from mooring.sidecars.resizer.claim_controller import ClaimController, never
+from mooring.sidecars.resizer.claim_controller import ClaimReconciler, never
 from mooring.sidecars.resizer.event_handlers import EventHandlers
 from mooring.sidecars.resizer.expansion import patches as growth_patches
 from mooring.sidecars.resizer.expansion import reconcile
@@ -22,7 +24,6 @@ from mooring.sidecars.resizer.modification import patches
 from mooring.sidecars.resizer.modification import reconcile as modification_reconcile
 from mooring.sidecars.resizer.modification.reconcile import Reconciler as Modification
 from mooring.sidecars.resizer.view import bytes_text
-from mooring.sidecars.resizer.writes import Writes
 from tests.sim.planting import Bug, answers_show_nothing, both, no_back_off, set_backs_are_not_noticed
 
 
@@ -61,10 +62,8 @@ def _claims_are_done_first() -> contextlib.AbstractContextManager[Any]:
     """A claim says that its class is applied before its volume does: a failure in between is never mended."""
 
     async def save(self: Modification, claim: Any, pv_uid: str, class_name: str) -> None:
-        now = self._writes.current(claim)
-        await self._writes.claim(now, patches.done(class_name))
-        pv = self._writes.current_volume(claim, pv_uid)
-        await self._writes.volume(pv, patches.volume_class(pv, class_name))
+        await self._write(self._claims.current(claim), patches.done(class_name))
+        await self._write_volume(claim, pv_uid, lambda pv: patches.volume_class(pv, class_name))
 
     return mock.patch.object(Modification, "_save", save)
 
@@ -86,17 +85,17 @@ def _classes_of_others_are_sent() -> contextlib.AbstractContextManager[Any]:
 
 def _sizes_are_held_up() -> contextlib.AbstractContextManager[Any]:
     """A refusal of what was begun before counts against what the claim asks for now."""
-    return mock.patch.object(ClaimController, "_is_overtaken", return_value=False)
+    return mock.patch.object(ClaimReconciler, "_is_overtaken", return_value=False)
 
 
 def _volumes_are_written_late() -> contextlib.AbstractContextManager[Any]:
     """What a call came to is written whatever the objects are like by then."""
-    patch = Writes._patch
+    patch = ObjectWriter.patch
 
-    async def loose(self: Any, kind: Any, cache: Any, obj: Any, body: Any, subresource: str, strictly: bool) -> None:
-        await patch(self, kind, cache, obj, body, subresource, strictly and kind.plural != "persistentvolumes")
+    async def loose(self: Any, *args: Any, strictly: bool = False, **options: Any) -> Any:
+        return await patch(self, *args, strictly=strictly and self._kind is not PERSISTENT_VOLUMES, **options)
 
-    return mock.patch.object(Writes, "_patch", loose)
+    return mock.patch.object(ObjectWriter, "patch", loose)
 
 
 def _failures_are_written_on_what_is_done() -> contextlib.AbstractContextManager[Any]:
@@ -111,12 +110,12 @@ def _answers_prove_nothing() -> contextlib.AbstractContextManager[Any]:
 
 def _lost_answers_are_forgotten() -> contextlib.AbstractContextManager[Any]:
     """The driver is called again for a claim whose last write was not answered, and may have said that all is done."""
-    return mock.patch.object(Writes, "settle", mock.AsyncMock())
+    return mock.patch.object(ObjectWriter, "settle", mock.AsyncMock())
 
 
 def _volumes_are_believed() -> contextlib.AbstractContextManager[Any]:
     """A PersistentVolume that has all by what the cache says is not looked at."""
-    return mock.patch.object(Writes, "look_at_volume", mock.AsyncMock())
+    return mock.patch.object(ClaimReconciler, "_look_at", mock.AsyncMock())
 
 
 def _nodes_get_no_size() -> contextlib.AbstractContextManager[Any]:

@@ -14,11 +14,13 @@ from unittest import mock
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.api.group_snapshot import VolumeGroupSnapshotContent
+from mooring.api.meta import key_of
 from mooring.cluster.attachdetach import memory as attachdetach_memory
 from mooring.cluster.attachdetach import reconcile as attachdetach_reconcile
 from mooring.cluster.snapshots.kinds import SINGLES
 from mooring.cluster.snapshots.reconcile import Reconciler as SnapshotReconciler
 from mooring.control.lease.reporter import LeadershipReporter
+from mooring.control.object_writer import ObjectWriter
 from mooring.kube.errors import ApiError, NotFound
 from mooring.node.volumes.state.in_use import Unread
 from mooring.node.volumes.steps import fs_group
@@ -28,7 +30,6 @@ from mooring.sidecars.provisioner.claims import reject_volume
 from mooring.sidecars.provisioner.claims.decide_after import Owner
 from mooring.sidecars.provisioner.model.outcomes import Save
 from mooring.sidecars.provisioner.source_protection import controller as source_protection
-from mooring.sidecars.resizer import writes as resizer_writes
 from mooring.sidecars.snapshotter import decide as snapshotter_decide
 from tests.sim.planting import Bug
 
@@ -140,11 +141,11 @@ def _marks_of_groups_are_believed() -> contextlib.AbstractContextManager[Any]:
 def _claims_grow_by_name() -> contextlib.AbstractContextManager[Any]:
     """Uid: a write of the resizer is for whatever claim has the name."""
 
-    def current(self: resizer_writes.Writes, claim: Any) -> Any:
-        found = self._claims.store.get(resizer_writes.key_of(claim))
-        return claim if found is None else found
+    def current(self: ObjectWriter[Any], obj: Any) -> Any:
+        found = self._cache.store.get(key_of(obj))
+        return obj if found is None else found
 
-    return mock.patch.object(resizer_writes.Writes, "current", current)
+    return mock.patch.object(ObjectWriter, "current", current)
 
 
 def _ends_are_untold() -> contextlib.AbstractContextManager[Any]:

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from mooring.api.core import SecretReference
+from mooring.control.call_slots import call_over
+from mooring.control.decision import Decision
 from mooring.sidecars.resizer import names
-from mooring.sidecars.resizer.decision import Decision, LoadSecret, LookAtSecret, class_changed, volume_changed
-from mooring.sidecars.resizer.memory import call_over
+from mooring.sidecars.resizer.decision import LoadSecret, LookAtSecret, class_changed, volume_changed
 from mooring.sidecars.resizer.modification import reasons as why
 from mooring.sidecars.resizer.modification.decide import Cancel, Mark, MarkPending, Modify, decide_modification
 from tests.support.builders import an_attributes_class
@@ -46,7 +47,7 @@ def order_of(decision: Decision) -> Any:
 def test_M1_the_claim_is_marked_and_the_driver_asked():
     decision = decided()
     assert [Mark, Modify] == steps(decision)
-    assert (Mark("b"), "handle", why.Modifying("b")) == (decision.actions[0], decision.handle, decision.because)
+    assert (Mark("b"), "handle", why.Modifying("b")) == (decision.actions[0], order_of(decision).handle, decision.because)
     assert ("handle", {"class": "b"}, None) == (order_of(decision).handle, order_of(decision).parameters, order_of(decision).secret)
 
 

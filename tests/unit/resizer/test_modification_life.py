@@ -170,7 +170,7 @@ async def test_M11_a_claim_that_is_gone_is_forgotten(world: ResizerWorld):
         await world.tear_away(CLAIMS, "claim")
         await world.settle(700)
         assert 1 == len(world.driver.made(MODIFY))
-        assert 0 == len(resizer._parts[1][0]._view.memory)
+        assert 0 == len(resizer._parts[1][0]._memory)
 
 
 class NoRightToClasses(Faults):

@@ -458,7 +458,7 @@ async def test_the_memory_ends_with_the_claim():
         await world.tear_away(CLAIMS, "claim")
         await world.settle(700)
         (expansion, _), *_ = resizer._parts
-        assert 0 == len(expansion._view.memory)
+        assert 0 == len(expansion._memory)
 
 
 async def test_that_a_write_was_not_answered_is_forgotten_with_the_claim():
@@ -470,7 +470,7 @@ async def test_that_a_write_was_not_answered_is_forgotten_with_the_claim():
         gate.set()
         await world.settle(0.2)
         (expansion, _), *_ = resizer._parts
-        unsure = expansion._reconciler._writes._unsure
+        unsure = expansion._reconciler._claims._unanswered
         assert 1 == len(unsure)
         world.cluster.refuse("get persistentvolumeclaims", error=Unreachable("reset"))
         await world.tear_away(CLAIMS, "claim")

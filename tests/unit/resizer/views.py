@@ -30,6 +30,9 @@ class KnownPods:
     def users_of(self, claim: Key) -> tuple[str, ...] | None:
         return self.users
 
+    def want(self) -> None:
+        pass
+
 
 @dataclasses.dataclass(frozen=True)
 class Running:

@@ -1,4 +1,4 @@
-"""The loop that growing and modifying share: one claim is judged, waits, or has its decision carried out; users hear of problems once.
+"""Growing and modifying, as far as they are alike: a claim is decided, waits, or has its actions performed; users hear of problems.
 
 A claim that failed comes again after its back-off, or at once when something changes that could heal it. A problem is told when it is
 another one than before, and again while it lasts, so that it stays in sight.
@@ -10,49 +10,128 @@ from __future__ import annotations
 
 import abc
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, ClassVar
 
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim, reference_to
 from mooring.api.meta import Key, key_of
 from mooring.base.backoff import retry_backoff
-from mooring.base.clock import Instant, rfc3339
+from mooring.base.clock import rfc3339
 from mooring.base.log import logger
+from mooring.control.call_slots import CallSlots
 from mooring.control.controller import Controller
-from mooring.control.events import REPEAT_S, SLACK_S, EventRecorder
-from mooring.control.result import Result, Retry, Stale
+from mooring.control.decision import Deciding, Decision, Failed
+from mooring.control.event_once import EventOnce
+from mooring.control.events import EventRecorder
+from mooring.control.object_writer import ObjectWriter
+from mooring.control.result import Result, Vanished
 from mooring.control.runtime import Runtime
+from mooring.control.topics import Topic
 from mooring.csi.driver import Driver
 from mooring.kube.cache.informer import Informer
-from mooring.sidecars.resizer.decision import Decision, unused
-from mooring.sidecars.resizer.memory import Calls
+from mooring.kube.patch import strategic_patch
+from mooring.sidecars.resizer.decision import WatchPods
 from mooring.sidecars.resizer.secrets import Secrets
-from mooring.sidecars.resizer.view import View
-from mooring.sidecars.resizer.writes import CONFLICTS_MAX, Body, Failed, Writes
+from mooring.sidecars.resizer.view import Body, View
 
 log = logger(__name__)
 
 
 class ClaimReconciler(abc.ABC):
-    """Performs the actions of decisions, for one driver."""
+    """Performs the actions of decisions, for one driver. calls: one at a time for each volume, and two claims may have one volume."""
 
-    def __init__(self, runtime: Runtime, view: View, writes: Writes, driver: Driver, events: EventRecorder) -> None:
-        self._clock, self._view, self._writes, self._driver, self._events = runtime.clock, view, writes, driver, events
+    work: ClassVar[str]
+    """A verb, for people."""
+    failed: ClassVar[str]
+    """The reason of events about failures."""
+    call: ClassVar[type[Any]]
+    """The action that calls the driver: it has an `order` and a `target`."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        view: View,
+        calls: CallSlots[str],
+        claims: ObjectWriter[PersistentVolumeClaim],
+        volumes: ObjectWriter[PersistentVolume],
+        driver: Driver,
+        events: EventRecorder,
+    ) -> None:
+        self._clock, self._view, self._calls, self._driver, self._events = runtime.clock, view, calls, driver, events
+        self._claims, self._volumes, self._told = claims, volumes, EventOnce(events, runtime.clock)
         self._secrets, self._options = Secrets(runtime, view.memory), view.options
 
+    # -- one decision
+
     @abc.abstractmethod
-    async def perform(self, claim: PersistentVolumeClaim, decision: Decision) -> None:
+    def decide(self, key: Key) -> Decision[Any]: ...
+
+    async def perform(self, key: Key, decision: Decision[Any]) -> Result | None:
+        """After the actions there is more to decide. Raises Failed, Stale."""
+        claim = self._view.claim(key)
+        if claim is None:
+            self._view.memory.forget(key)
+            return None
+        actions = [action for action in decision.actions if not isinstance(action, WatchPods)]
+        if len(actions) < len(decision.actions):
+            self._view.pods.want()
+        if not actions:
+            return None if not decision.actions else Result(decision.because, "", False, decision.waits_for, decision.after_s, True)
+        handles = [action.order.handle for action in actions if isinstance(action, self.call)]
+        try:
+            with self._calls.begin(handles[0], f"the {self.work} of {key}") if handles else contextlib.nullcontext():
+                await self._perform(claim, actions)
+        except Failed as failure:
+            if not self._is_overtaken(key, decision):
+                raise
+            await self.show(key, decision, failure)
+            text = f"failed to {self.work}: {failure}; the claim asks for something else by now"
+            log.error(text, PersistentVolumeClaim=str(key))
+            return Result(decision.because, again=True)
+        return Result(decision.because, decision.done, again=True)
+
+    @abc.abstractmethod
+    async def _perform(self, claim: PersistentVolumeClaim, actions: Sequence[Any]) -> None:
         """The actions in order. Raises Failed, Stale."""
 
-    def forget(self, key: Key) -> None:
-        """The claim is gone."""
-        self._writes.forget(key)
+    def _is_overtaken(self, key: Key, refused: Decision[Any]) -> bool:
+        """True once the refusal of what was begun before frees the driver for what the claim asks for now: that has not failed yet."""
+        before, then = ([a.target for a in one.actions if isinstance(a, self.call)] for one in (refused, self.decide(key)))
+        return bool(before and then) and before != then
+
+    async def show(self, key: Key, decision: Decision[Any], failure: Failed) -> None:
+        """A Warning about the claim, unless users have heard that lately."""
+        claim = self._view.claim(key)
+        if claim is not None:
+            self._view.memory.change(claim, told=True)
+            self._told.tell(reference_to(claim, "PersistentVolumeClaim"), self.failed, str(failure))
+
+    def forget(self, claim: PersistentVolumeClaim) -> None:
+        """The claim is gone, or has all that it asks for."""
+        if self._view.memory.of(claim).told:
+            self._told.forget(claim.metadata.uid)
+        self._view.memory.forget(key_of(claim))
+        self._claims.forget(claim)
+
+    # -- what both do
 
     def _remember(self, claim: PersistentVolumeClaim, target: str, code: str, *, is_infeasible: bool) -> None:
         """The driver has answered a request for this size or class. code: "" for success."""
         now = self._clock.now()
         slow_target, until = (target, now + self._options.retry_interval_max_s) if is_infeasible else ("", 0.0)
         self._view.memory.change(claim, error=code, slow_target=slow_target, slow_until=until, looked_at=now, refused_at=now)
+
+    def _volume_of(self, claim: PersistentVolumeClaim, uid: str = "") -> PersistentVolume:
+        """The claim's volume as it is now. uid: of the one that is meant, "" for any. Raises Vanished."""
+        found = self._view.volume(claim.spec.volume_name)
+        if found is None or uid not in ("", found.metadata.uid):
+            raise Vanished(claim.metadata.name)
+        return found
+
+    async def _write(self, claim: PersistentVolumeClaim, body: Body) -> PersistentVolumeClaim:
+        """Patches the status, and metadata with it, of the claim as it was read; nothing for {}. Raises Failed, Stale."""
+        return claim if not body else await self._claims.patch(claim, strategic_patch(body, of=claim), "status", strictly=True)
 
     async def _write_unless(
         self,
@@ -61,30 +140,25 @@ class ClaimReconciler(abc.ABC):
         body_of: Callable[[PersistentVolumeClaim], Body],
     ) -> bool:
         """False for a claim that is done by now, as where the answer to an earlier write was lost. Raises Failed, Stale."""
-        for attempt in range(CONFLICTS_MAX):
-            now = self._writes.current(claim)
-            if is_done(now):
-                return False
-            try:
-                await self._writes.claim(now, body_of(now), strictly=True)
-                return True
-            except Stale:  # the cache has the claim as it is now
-                if attempt == CONFLICTS_MAX - 1:
-                    raise
-        raise AssertionError("unreachable")
+        is_late = False
+
+        def body(now: PersistentVolumeClaim) -> Body:
+            nonlocal is_late
+            is_late = is_done(now)
+            return {} if is_late else body_of(now)
+
+        await self._claims.amend(claim, lambda now: strategic_patch(new, of=now) if (new := body(now)) else None, "status")
+        return not is_late
 
     async def _write_volume(self, claim: PersistentVolumeClaim, pv_uid: str, body_of: Callable[[PersistentVolume], Body]) -> None:
         """One that has it all, as the cache says, is looked at: a server that was set back may have another one. Raises Failed, Stale."""
-        if not body_of(pv := self._writes.current_volume(claim, pv_uid)):
-            await self._writes.look_at_volume(pv)
-        for attempt in range(CONFLICTS_MAX):
-            pv = self._writes.current_volume(claim, pv_uid)
-            try:
-                await self._writes.volume(pv, body_of(pv))
-                return
-            except Stale:
-                if attempt == CONFLICTS_MAX - 1:
-                    raise
+        if not body_of(pv := self._volume_of(claim, pv_uid)):
+            await self._look_at(pv)
+        pv = self._volume_of(claim, pv_uid)
+        await self._volumes.amend(pv, lambda now: strategic_patch(body, of=now) if (body := body_of(now)) else None)
+
+    async def _look_at(self, pv: PersistentVolume) -> None:
+        await self._volumes.look(pv)
 
     async def _save_failure(self, claim: PersistentVolumeClaim, write: Awaitable[object]) -> None:
         """A failure to save it is only logged: the driver's error, of which users hear, comes again with the next try. Raises Stale."""
@@ -105,40 +179,31 @@ def never(_: PersistentVolumeClaim) -> bool:
     return False
 
 
+def tells_all(controllers: Sequence[ClaimController]) -> Callable[[Topic], None]:
+    """Growing and modifying wait for the same topics. controllers: those there are by then."""
+
+    def tell(topic: Topic) -> None:
+        for one in controllers:
+            one.controller.tell(topic)
+
+    return tell
+
+
 class ClaimController:
-    """work: for people, a verb. failed: the reason of events about failures. want_pods: called when a decision needs the pods.
+    """needs: a cache that this one alone waits for."""
 
-    needs: a cache that this one alone waits for.
-    """
-
-    def __init__(
-        self,
-        runtime: Runtime,
-        view: View,
-        calls: Calls,
-        events: EventRecorder,
-        reconciler: ClaimReconciler,
-        decide: Callable[[View, Key, Instant], Decision],
-        *,
-        work: str,
-        failed: str,
-        want_pods: Callable[[], None] = lambda: None,
-        needs: Informer[Any] | None = None,
-    ) -> None:
+    def __init__(self, runtime: Runtime, view: View, reconciler: ClaimReconciler, needs: Informer[Any] | None = None) -> None:
         options = view.options
         self.controller: Controller[Key] = Controller(
             runtime,
             f"{view.driver.name}-pvc",
-            self._reconcile,
+            Deciding(reconciler.decide, reconciler.perform, reconciler.show, reconciler.work),
             workers=options.workers,
             backoff=retry_backoff(options.retry_interval_start_s, options.retry_interval_max_s),
             label="PersistentVolumeClaim",
             log=log,
         )
-        self._clock, self._view, self._calls, self._events = runtime.clock, view, calls, events
-        self._reconciler, self._decide, self._want_pods = reconciler, decide, want_pods
-        self._work, self._failed_reason = work, failed
-        self._needs, self._is_to_end = needs, asyncio.Event()
+        self._memory, self._reconciler, self._needs, self._is_to_end = view.memory, reconciler, needs, asyncio.Event()
 
     # -- life
 
@@ -164,67 +229,12 @@ class ClaimController:
 
     # -- waking claims
 
-    def forget(self, key: Key) -> None:
+    def forget(self, claim: PersistentVolumeClaim) -> None:
         """The claim is gone."""
-        self.controller.forget(key)
-        self._view.memory.forget(key)
-        self._reconciler.forget(key)
+        self.controller.forget(key_of(claim))
+        self._reconciler.forget(claim)
 
     def hurry(self, key: Key) -> None:
         """Something has changed that could heal this claim: it is tried again at once, also where the driver held it for infeasible."""
-        self._view.memory.hurry(key)
+        self._memory.hurry(key)
         self.controller.retry_now((key,))
-
-    # -- one claim
-
-    async def _reconcile(self, key: Key) -> Result:
-        """Raises Retry, Stale."""
-        decision = self._decide(self._view, key, self._clock.now())  # no await between this and the call's slot
-        self.controller.explain(key, decision.because)
-        claim = self._view.claim(key)
-        if claim is None:
-            self._view.memory.forget(key)
-        if decision.wants_pods:
-            self._want_pods()
-        if claim is None or not decision.actions:
-            return self._wait(claim, decision)
-        try:
-            with self._calls.begin(decision.handle, f"the {self._work} of {key}"):
-                await self._reconciler.perform(claim, decision)
-            if decision.problem is not None:
-                raise Failed(decision.problem.error)
-        except Failed as failure:
-            if failure.is_told:
-                self._tell(claim, str(failure))
-            if failure.is_in_use:
-                self._want_pods()
-            text = f"failed to {self._work}: {failure}"
-            if self._is_overtaken(key, decision):
-                log.error(f"{text}; the claim asks for something else by now", PersistentVolumeClaim=str(key))
-                return Result(decision.because, again=True)
-            heals = (unused(key),) if failure.is_in_use else ()
-            raise Retry(text, heals=heals, because=decision.problem) from failure
-        return Result(decision.because, done=decision.done, again=True)
-
-    def _is_overtaken(self, key: Key, refused: Decision) -> bool:
-        """True once the refusal of what was begun before frees the driver for what the claim asks for now: that has not failed yet."""
-        then = self._decide(self._view, key, self._clock.now())
-        return refused.target not in ("", then.target) and then.target != ""
-
-    def _wait(self, claim: PersistentVolumeClaim | None, decision: Decision) -> Result:
-        if claim is not None and decision.problem is not None:
-            self._tell(claim, decision.problem.error)
-        waits, after_s = bool(decision.waits_for) or decision.after_s is not None, decision.after_s
-        if decision.problem is not None:
-            told_again_s = REPEAT_S + SLACK_S
-            after_s = told_again_s if after_s is None else min(after_s, told_again_s)
-        return Result(decision.because, waits_for=decision.waits_for, after_s=after_s, keeps_backoff=waits)
-
-    def _tell(self, claim: PersistentVolumeClaim, text: str) -> None:
-        """A Warning about the claim, unless users have heard that lately."""
-        memory, now = self._view.memory, self._clock.now()
-        record = memory.of(claim)
-        if record.told == text and now - record.told_at < REPEAT_S:
-            return
-        memory.change(claim, told=text, told_at=now)
-        self._events.event(reference_to(claim, "PersistentVolumeClaim"), "Warning", self._failed_reason, text)

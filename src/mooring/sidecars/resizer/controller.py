@@ -7,32 +7,28 @@ volume.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES, VolumeAttributesClass
 from mooring.control.caches import Caches
+from mooring.control.call_slots import CallSlots
 from mooring.control.events import EventRecorder
 from mooring.control.manager import Idle, Loop, Manager, Worker
+from mooring.control.object_writer import ObjectWriter
 from mooring.control.runtime import Runtime
 from mooring.control.slim import always
-from mooring.control.topics import Topic
 from mooring.csi.driver import Driver
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.session import DriverInfo
 from mooring.kube.cache.store import Store
-from mooring.sidecars.resizer import names
-from mooring.sidecars.resizer.claim_controller import ClaimController
+from mooring.sidecars.resizer.claim_controller import ClaimController, tells_all
 from mooring.sidecars.resizer.event_handlers import EventHandlers, class_facts, growth_facts, node_has_acted
-from mooring.sidecars.resizer.expansion.decide import decide_expansion
 from mooring.sidecars.resizer.expansion.reconcile import Reconciler as Expansion
-from mooring.sidecars.resizer.memory import Calls, Memory
-from mooring.sidecars.resizer.modification.decide import decide_modification
+from mooring.sidecars.resizer.memory import Memory
 from mooring.sidecars.resizer.modification.reconcile import Reconciler as Modification
 from mooring.sidecars.resizer.options import ResizerOptions
 from mooring.sidecars.resizer.pods_in_use import PodsInUse, released
 from mooring.sidecars.resizer.view import ATTRIBUTES_CLASS, CLAIM, CLAIM_INDEXES, View, keeps_of_volume
-from mooring.sidecars.resizer.writes import Writes
 
 
 class Resizer(Manager):
@@ -61,48 +57,32 @@ class Resizer(Manager):
         volumes = caches.of(PERSISTENT_VOLUMES, keeps=keeps_of_volume(capabilities.name), resync_s=options.resync_s)
         classes = caches.of(VOLUME_ATTRIBUTES_CLASSES, keeps=always(ATTRIBUTES_CLASS), awaited=False) if modifies else None
         class_store: Store[VolumeAttributesClass] = Store() if classes is None else classes.store
-        tells: list[Callable[[Topic], None]] = []
-        self._pods, calls = PodsInUse(runtime, tells), Calls(tells)
+        controllers: list[ClaimController] = []
+        tell = tells_all(controllers)
+        self._pods, calls = PodsInUse(runtime, tell), CallSlots[str](tell)
         view = View(capabilities, options, claims.store, volumes.store, class_store, self._pods, calls, Memory())
-        writes = Writes(runtime.cluster, claims, volumes)
+        writers = (
+            ObjectWriter(runtime.cluster, PERSISTENT_VOLUME_CLAIMS, claims),
+            ObjectWriter(runtime.cluster, PERSISTENT_VOLUMES, volumes),
+        )
         self._parts: list[tuple[ClaimController, EventHandlers]] = []
 
         if capabilities.expands or on_node:
-            expansion = ClaimController(
-                runtime,
-                view,
-                calls,
-                events,
-                Expansion(runtime, view, writes, driver, events),
-                decide_expansion,
-                work="grow",
-                failed=names.RESIZE_FAILED,
-                want_pods=self._pods.want,
-            )
+            expansion = ClaimController(runtime, view, Expansion(runtime, view, calls, *writers, driver, events))
             self._parts.append((expansion, EventHandlers(view, expansion, growth_facts, node_has_acted)))
             expansion.controller.watch(self._pods.informer, tells=released)
         if classes is not None:
             view = dataclasses.replace(view, memory=Memory())
-            modification = ClaimController(
-                runtime,
-                view,
-                calls,
-                events,
-                Modification(runtime, view, writes, driver, events),
-                decide_modification,
-                work="modify",
-                failed=names.MODIFY_FAILED,
-                needs=classes,
-            )
+            modification = ClaimController(runtime, view, Modification(runtime, view, calls, *writers, driver, events), needs=classes)
             handlers = EventHandlers(view, modification, class_facts)
             self._parts.append((modification, handlers))
             modification.controller.watch(classes, handlers.class_changed)
 
         for one, handlers in self._parts:
-            tells.append(one.controller.tell)
+            controllers.append(one)
             one.controller.watch(claims, handlers.claim_changed)
             one.controller.watch(volumes, handlers.volume_changed)
-        workers: list[Worker] = [one for one, _ in self._parts]
+        workers: list[Worker] = [*controllers]
         super().__init__(caches, *(workers or [Idle()]))
         self.beside("resizer/pods", Loop(self._pods.run))
         self.beside("resizer/events", events)

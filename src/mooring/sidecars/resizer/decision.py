@@ -1,13 +1,12 @@
-"""A decision about one claim: actions with a reason. Both controllers of the room decide so; their actions stand in their `decide.py`."""
+"""The topics and actions of both controllers of the room; those of one stand in its `decide.py`."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Final
+from typing import Final
 
 from mooring.api.core import SecretReference
 from mooring.api.meta import Key
-from mooring.control.result import Because, Problem
 from mooring.control.topics import Topic
 
 # -- topics that a claim waits for
@@ -50,22 +49,5 @@ class LookAtSecret:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Decision:
-    """actions: in order, the first failure stops the rest; after the last there is more to decide.
-
-    problem: it keeps the work from being done, after the actions; users are told. With actions it counts as their failure; without, it has
-    to change first: one of waits_for is told, or after_s seconds are over.
-    handle: of the driver's call among the actions, "" for none. target: the size or class that the call asks for.
-    wants_pods: the cache of pods is needed.
-    done: one line once the actions are done.
-    """
-
-    because: Because
-    actions: tuple[Any, ...] = ()
-    problem: Problem | None = None
-    waits_for: frozenset[Topic] = frozenset()
-    after_s: float | None = None
-    handle: str = ""
-    target: str = ""
-    wants_pods: bool = False
-    done: str = ""
+class WatchPods:
+    """From now on the pods are watched; whether they use the claim is not known yet."""

@@ -67,7 +67,7 @@ class EventHandlers:
 
     def claim_changed(self, change: Change[PersistentVolumeClaim]) -> Iterable[Key]:
         if change.new is None:
-            self._claims.forget(change.key)
+            self._claims.forget(change.object)
             return ()
         return (change.key,) if self._is_news(change.old, change.new, change.cause) else ()
 

@@ -6,7 +6,7 @@ Differs from external-resizer, which watches all pods from its start.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from mooring.api.binding import claims_of, is_finished
@@ -25,9 +25,9 @@ NAMES_MAX: Final = 10
 
 
 class PodsInUse:
-    """run() for as long as the resizer works. tells: who hears that the pods are known."""
+    """run() for as long as the resizer works. tell: who hears that the pods are known."""
 
-    def __init__(self, runtime: Runtime, tells: Sequence[Callable[[Topic], None]]) -> None:
+    def __init__(self, runtime: Runtime, tell: Callable[[Topic], None]) -> None:
         self.informer: Informer[Pod] = Informer(
             runtime.cluster,
             PODS,
@@ -37,7 +37,7 @@ class PodsInUse:
             indexes=POD_INDEXES,
             name="resizer/pods",
         )
-        self._clock, self._tells = runtime.clock, tells
+        self._clock, self._tell = runtime.clock, tell
         self._wanted = asyncio.Event()
         self._wanted_at: Instant | None = None
 
@@ -64,8 +64,7 @@ class PodsInUse:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.informer.run(), name=self.informer.name)
             await self.informer.synced()
-            for tell in self._tells:
-                tell(PODS_KNOWN)
+            self._tell(PODS_KNOWN)
 
 
 def released(change: Change[Pod]) -> tuple[Topic, ...]:

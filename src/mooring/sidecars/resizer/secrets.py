@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mooring.api.core import SECRETS, PersistentVolumeClaim, SecretReference
+from mooring.control.decision import Failed
 from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretError, secret_values
 from mooring.kube.errors import ApiError
 from mooring.sidecars.resizer.memory import Memory
-from mooring.sidecars.resizer.writes import Failed
 
 
 class Secrets:

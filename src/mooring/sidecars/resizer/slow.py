@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from mooring.api.core import SecretReference
 from mooring.base.clock import Instant
+from mooring.control.decision import Decision
 from mooring.control.result import Because
 from mooring.control.topics import Topic
-from mooring.sidecars.resizer.decision import Decision, LookAtSecret
+from mooring.sidecars.resizer.decision import LookAtSecret
 from mooring.sidecars.resizer.memory import Record
 
 LOOK_S: Final = 30.0
@@ -20,7 +21,7 @@ def rest_s(record: Record, target: str, now: Instant) -> float:
     return max(0.0, record.slow_until - now) if record.slow_target == target else 0.0
 
 
-def wait(record: Record, because: Because, rest: float, secret: SecretReference | None, waits_for: Topic, now: Instant) -> Decision:
+def wait(record: Record, because: Because, rest: float, secret: SecretReference | None, waits_for: Topic, now: Instant) -> Decision[Any]:
     """Waits for so many seconds, or for the change that waits_for tells of, or for another Secret."""
     topics = frozenset({waits_for})
     if secret is None:

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Container, Iterable, Mapping
 from decimal import Decimal
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from mooring.api.binding import claims_of, is_finished
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec
@@ -48,6 +48,9 @@ class Pods(Protocol):
     def users_of(self, claim: Key) -> tuple[str, ...] | None:
         """The names of the pods that use the claim; None as long as that is not known."""
         ...
+
+    def want(self) -> None:
+        """From now on they are watched."""
 
     @property
     def wanted_at(self) -> Instant | None:
@@ -256,3 +259,44 @@ def keeps_of_volume(driver_name: str) -> Callable[[PersistentVolume], Part]:
         return VOLUME if owner == driver_name else _FOREIGN
 
     return keeps
+
+
+# -- a claim's conditions, which are joined by type, so that nobody else's is touched
+
+
+Body: TypeAlias = dict[str, Any]
+"""A strategic merge patch, or a part of one; {} for nothing."""
+
+
+def condition_patch(
+    claim: PersistentVolumeClaim, kind: str, now: str, *, reason: str = "", message: str = "", is_probed: bool = False
+) -> Body | None:
+    """The condition holds; None where it says so already, and keeps its time. now: RFC 3339. is_probed: with the time of the last look."""
+    before = condition_of(claim, kind)
+    if before is not None and (before.status, before.reason, before.message) == ("True", reason, message):
+        return None
+    told: Body = {"reason": reason or None, "message": message or None}
+    if before is None:
+        told = {name: text for name, text in told.items() if text is not None}
+    if is_probed:
+        told["lastProbeTime"] = now
+    if before is None or (before.status, before.reason) != ("True", reason):
+        told["lastTransitionTime"] = now
+    return {"type": kind, "status": "True", **told}
+
+
+def conditions_patch(claim: PersistentVolumeClaim, told: Iterable[Body | None], dropped: Iterable[str]) -> Body:
+    """dropped: types that are to go, where they are."""
+    gone = [{"$patch": "delete", "type": kind} for kind in dropped if condition_of(claim, kind) is not None]
+    changes = [*(one for one in told if one is not None), *gone]
+    return {"conditions": changes} if changes else {}
+
+
+def no_conditions(kinds: Iterable[str]) -> Body:
+    """They go, wherever they are: the claim in hand may lack one that was written, and whose answer was lost."""
+    return {"conditions": [{"$patch": "delete", "type": kind} for kind in kinds]}
+
+
+def patch_body(status: Mapping[str, Any], metadata: Mapping[str, Any]) -> Body:
+    """{} when neither changes."""
+    return {**({"metadata": metadata} if metadata else {}), **({"status": status} if status else {})}

@@ -27,13 +27,14 @@ from mooring.api.migration import TranslationError
 from mooring.api.quantity import Quantity
 from mooring.base.clock import Instant
 from mooring.base.errors import MooringError
+from mooring.control.call_slots import call_over
+from mooring.control.decision import Decision
 from mooring.control.result import Problem
 from mooring.csi.errors import DriverError
 from mooring.csi.volume_capability import AccessModeError
 from mooring.sidecars.resizer import names, slow
-from mooring.sidecars.resizer.decision import PODS_KNOWN, Decision, LoadSecret, LookAtSecret, unused, volume_changed
+from mooring.sidecars.resizer.decision import PODS_KNOWN, LoadSecret, LookAtSecret, WatchPods, unused, volume_changed
 from mooring.sidecars.resizer.expansion import reasons as why
-from mooring.sidecars.resizer.memory import call_over
 from mooring.sidecars.resizer.requests import BYTES_MAX, ExpandOrder, RequestError, expand_order, size_to_ask
 from mooring.sidecars.resizer.view import Sizes, View, bytes_text, is_claim_of, is_true, sizes_of
 from mooring.wire.grpc.codes import Code, go_name
@@ -68,6 +69,11 @@ class Expand:
     order: ExpandOrder
     size: str
 
+    @property
+    def target(self) -> str:
+        """What the driver is asked for, among all that a claim may ask for."""
+        return self.size
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ExpandOnNode:
@@ -76,10 +82,10 @@ class ExpandOnNode:
     size: str
 
 
-Action = DropPreResize | Mark | LoadSecret | LookAtSecret | Expand | ExpandOnNode
+Action = DropPreResize | Mark | LoadSecret | LookAtSecret | WatchPods | Expand | ExpandOnNode
 
 
-def decide_expansion(view: View, key: Key, now: Instant) -> Decision:
+def decide_expansion(view: View, key: Key, now: Instant) -> Decision[Action]:
     """The next step for one claim."""
     claim = view.claim(key)
     if claim is None:
@@ -110,7 +116,7 @@ def decide_expansion(view: View, key: Key, now: Instant) -> Decision:
     return dataclasses.replace(decision, actions=(*drop, *decision.actions))
 
 
-def _stuck(problem: Problem, pv: PersistentVolume) -> Decision:
+def _stuck(problem: Problem, pv: PersistentVolume) -> Decision[Action]:
     return Decision(problem, problem=problem, waits_for=frozenset({volume_changed(pv.metadata.name)}))
 
 
@@ -125,7 +131,9 @@ def _size(view: View, claim: PersistentVolumeClaim, sizes: Sizes) -> Quantity | 
     return size_to_ask(sizes, is_final=view.is_idle(claim), on_controller=view.driver.expands, node_pending=node_pending)
 
 
-def _decide_size(view: View, claim: PersistentVolumeClaim, pv: PersistentVolume, sizes: Sizes, size: Quantity, now: Instant) -> Decision:
+def _decide_size(
+    view: View, claim: PersistentVolumeClaim, pv: PersistentVolume, sizes: Sizes, size: Quantity, now: Instant
+) -> Decision[Action]:
     waiting = _wait(view, claim, pv, sizes, size, now)
     if waiting is not None:
         return waiting
@@ -136,7 +144,7 @@ def _decide_size(view: View, claim: PersistentVolumeClaim, pv: PersistentVolume,
         if is_said or not view.options.recover:
             return in_use
         mark = (Mark(str(size), anew=True, keeps_error=True),)  # while it waits, the claim says the size that it is to get
-        return Decision(in_use.because, mark, wants_pods=in_use.wants_pods)
+        return Decision(in_use.because, (*mark, *in_use.actions))
     if not view.driver.expands:
         because = why.GrowingOnNode(str(size))
         return Decision(because, (*mark, ExpandOnNode(str(size))), done=f"handed over to the node for {size}")
@@ -144,14 +152,14 @@ def _decide_size(view: View, claim: PersistentVolumeClaim, pv: PersistentVolume,
         order = expand_order(view.csi_spec(pv), size, view.driver.single_node_multi_writer, migrated=pv.spec.csi is None)
     except (RequestError, AccessModeError, TranslationError) as error:
         bad = why.BadRequest(failure_text(view, pv, _text_of(pv, error)))
-        return Decision(bad, mark, bad)
+        return Decision(bad, mark, bad, waits_for=frozenset({volume_changed(pv.metadata.name)}))
     holder = view.calls.in_flight.get(order.handle)
     if holder is not None:
         return Decision(why.CallInFlight(holder), waits_for=frozenset({call_over(order.handle)}))
     secret = () if order.secret is None else (LoadSecret(order.secret),)
     growing = why.Growing(str(size))
     actions = (*mark, *secret, Expand(order, str(size)))
-    return Decision(growing, actions, handle=order.handle, target=str(size), done=f"grown to {size}")
+    return Decision(growing, actions, done=f"grown to {size}")
 
 
 def _text_of(pv: PersistentVolume, error: MooringError) -> str:
@@ -169,7 +177,9 @@ def failure_text(view: View, pv: PersistentVolume, error: str) -> str:
     return f'resize volume "{pv.metadata.name}" by resizer "{view.driver.name}" failed: {error}'
 
 
-def _wait(view: View, claim: PersistentVolumeClaim, pv: PersistentVolume, sizes: Sizes, size: Quantity, now: Instant) -> Decision | None:
+def _wait(
+    view: View, claim: PersistentVolumeClaim, pv: PersistentVolume, sizes: Sizes, size: Quantity, now: Instant
+) -> Decision[Action] | None:
     """The reason to make no call for this size now."""
     if size.whole > BYTES_MAX:
         return _stuck(why.TooLarge(str(size)), pv)
@@ -191,7 +201,7 @@ def _secret(view: View, pv: PersistentVolume) -> SecretReference | None:
     return None if source is None else source.controller_expand_secret_ref
 
 
-def _wait_for_pods(view: View, claim: PersistentVolumeClaim, now: Instant) -> Decision | None:
+def _wait_for_pods(view: View, claim: PersistentVolumeClaim, now: Instant) -> Decision[Action] | None:
     """The driver has refused to grow a volume in use: it is not asked again while a pod uses the claim."""
     if not view.options.handle_volume_inuse_error or view.last_error(claim, names.CONTROLLER_ERROR) != FAILED_PRECONDITION:
         return None
@@ -202,7 +212,7 @@ def _wait_for_pods(view: View, claim: PersistentVolumeClaim, now: Instant) -> De
         rest_s = since + PODS_S_MAX - now
         if rest_s <= 0:
             return None
-        return Decision(why.PodsUnknown(), waits_for=frozenset({PODS_KNOWN}), after_s=rest_s, wants_pods=True)
+        return Decision(why.PodsUnknown(), (WatchPods(),), waits_for=frozenset({PODS_KNOWN}), after_s=rest_s)
     if not users:
         return None
     in_use = why.InUse(key, view.driver.name, users[:3])

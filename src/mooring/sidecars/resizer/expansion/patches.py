@@ -10,8 +10,7 @@ from mooring.api.meta import annotation
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.sidecars.resizer import names
 from mooring.sidecars.resizer.expansion.decide import After
-from mooring.sidecars.resizer.view import condition_of, quantity
-from mooring.sidecars.resizer.writes import Body, condition_patch, conditions_patch, no_conditions, patch_body
+from mooring.sidecars.resizer.view import Body, condition_of, condition_patch, conditions_patch, no_conditions, patch_body, quantity
 
 STARTED = "ResizeStarted"
 """The reason of Resizing. Differs from external-resizer, which gives it neither reason nor message."""

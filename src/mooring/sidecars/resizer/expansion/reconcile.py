@@ -2,35 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from mooring.api.core import PersistentVolumeClaim, SecretReference
-from mooring.api.meta import key_of
+from mooring.api.meta import Key, key_of
+from mooring.base.log import logger
+from mooring.control.decision import Decision, Failed
+from mooring.control.topics import Topic
 from mooring.csi.driver import Call
 from mooring.csi.errors import DriverError
+from mooring.kube.patch import strategic_patch
 from mooring.sidecars.resizer import names
 from mooring.sidecars.resizer.claim_controller import ClaimReconciler, never
-from mooring.sidecars.resizer.decision import Decision, LoadSecret, LookAtSecret
+from mooring.sidecars.resizer.decision import LoadSecret, LookAtSecret, unused
 from mooring.sidecars.resizer.expansion import decide as d
 from mooring.sidecars.resizer.expansion import patches
-from mooring.sidecars.resizer.expansion.decide import After, Expanded, decide_after
+from mooring.sidecars.resizer.expansion.decide import After, Expanded, decide_after, decide_expansion
 from mooring.sidecars.resizer.requests import is_nodes_turn
-from mooring.sidecars.resizer.view import quantity, sizes_of
-from mooring.sidecars.resizer.writes import Failed
+from mooring.sidecars.resizer.view import Body, quantity, sizes_of
+
+log = logger(__name__)
 
 
 class Reconciler(ClaimReconciler):
     """Performs the actions of decisions, for one driver."""
 
-    async def perform(self, claim: PersistentVolumeClaim, decision: Decision) -> None:
-        """The actions in order. Raises Failed, Stale."""
-        await self._writes.settle(claim, anyway=_is_unproved(decision))
+    work, failed, call = "grow", names.RESIZE_FAILED, d.Expand
+    _has_told_of_a_dropped_field = False
+
+    def decide(self, key: Key) -> Decision[d.Action]:
+        return decide_expansion(self._view, key, self._clock.now())
+
+    async def _perform(self, claim: PersistentVolumeClaim, actions: Sequence[d.Action]) -> None:
+        await self._claims.settle(claim, anyway=_is_unproved(actions))
         secrets: Mapping[str, str] = {}
-        pv_uid = self._writes.current_volume(claim).metadata.uid  # one made anew during the call has not grown
-        for action in decision.actions:
+        pv_uid = self._volume_of(claim).metadata.uid  # one made anew during the call has not grown
+        for action in actions:
             match action:
                 case d.DropPreResize():
-                    await self._writes.volume(self._writes.current_volume(claim), {"metadata": {"annotations": {names.PRE_RESIZE: None}}})
+                    pv = self._volume_of(claim)
+                    dropped = strategic_patch({"metadata": {"annotations": {names.PRE_RESIZE: None}}}, of=pv)
+                    await self._volumes.patch(pv, dropped, strictly=True)
                 case d.Mark():
                     await self._mark(claim, action)
                 case LookAtSecret(ref):
@@ -49,14 +61,22 @@ class Reconciler(ClaimReconciler):
         """From here on the claim says what the driver is asked for. Only as it was read: a newer one may want another size."""
         asked = {"anew": mark.anew, "keeps_error": mark.keeps_error, "recover": self._options.recover}
         body = patches.marked(claim, mark.size, self._now(), **asked)
-        await self._writes.claim(claim, body, strictly=True)
+        self._tell_of_a_dropped_field(body, await self._write(claim, body))
         self._tell(claim, names.RESIZE_STARTED, f"External resizer is resizing volume {claim.spec.volume_name}")
+
+    def _tell_of_a_dropped_field(self, body: Body, answer: PersistentVolumeClaim) -> None:
+        """Once: a server of before 1.32 takes a claim's status, and keeps nothing of what recovery from a failed growth needs."""
+        is_dropped = body.get("status", {}).get("allocatedResources") and not answer.status.allocated_resources
+        if is_dropped and not self._has_told_of_a_dropped_field:
+            self._has_told_of_a_dropped_field = True
+            text = "The API server drops status.allocatedResources: a growth that fails can't be taken back"
+            log.warning(text, needed="Kubernetes 1.32 or later")
 
     async def _load(self, claim: PersistentVolumeClaim, ref: SecretReference) -> Mapping[str, str]:
         try:
             return await self._secrets.load(claim, ref)
         except Failed as failure:
-            raise Failed(d.failure_text(self._view, self._writes.current_volume(claim), str(failure))) from failure
+            raise Failed(d.failure_text(self._view, self._volume_of(claim), str(failure))) from failure
 
     # -- the call
 
@@ -76,8 +96,11 @@ class Reconciler(ClaimReconciler):
             if self._options.recover:
                 write = self._write_unless(claim, self._is_beyond(asked), lambda now: patches.failed(now, after, self._now()))
                 await self._save_failure(claim, write)
-            is_in_use = after.reason == d.FAILED_PRECONDITION and self._options.handle_volume_inuse_error
-            raise Failed(d.failure_text(self._view, self._writes.current_volume(claim), after.error), is_in_use=is_in_use)
+            heals: tuple[Topic, ...] = ()
+            if after.reason == d.FAILED_PRECONDITION and self._options.handle_volume_inuse_error:
+                self._view.pods.want()  # perhaps because of a pod that uses the claim: the end of the last one heals it
+                heals = (unused(key_of(claim)),)
+            raise Failed(d.failure_text(self._view, self._volume_of(claim), after.error), heals=heals)
         before = (claim.status.capacity or {}).get(names.STORAGE, "") if after.on_node and self._options.annotate else ""
         await self._write_volume(claim, pv_uid, lambda pv: patches.volume_size(pv, after.size, before))
         if after.on_node:
@@ -85,13 +108,13 @@ class Reconciler(ClaimReconciler):
         else:
             await self._write_unless(claim, never, lambda now: patches.done(now, after.size, recover=self._options.recover))
             self._tell(claim, names.RESIZE_SUCCESSFUL, "Resize volume succeeded")
-        self._view.memory.forget(key_of(claim))
+        self.forget(claim)
 
     def _is_beyond(self, size: str) -> Callable[[PersistentVolumeClaim], bool]:
         """True for a claim of which an earlier call has made this size, so that a failure to make it says nothing any more."""
 
         def is_beyond(claim: PersistentVolumeClaim) -> bool:
-            return _has(size)(claim) or is_nodes_turn(sizes_of(claim, self._writes.current_volume(claim)))
+            return _has(size)(claim) or is_nodes_turn(sizes_of(claim, self._volume_of(claim)))
 
         return is_beyond
 
@@ -104,12 +127,12 @@ class Reconciler(ClaimReconciler):
             self._tell(claim, names.FS_RESIZE_REQUIRED, "Require file system resize of volume on node")
 
 
-def _is_unproved(decision: Decision) -> bool:
+def _is_unproved(actions: Sequence[d.Action]) -> bool:
     """True where neither a write to the claim nor a call shows that the claim is still the one in the cache: a restore may have undone it.
 
     The volume would show a size that nobody asks for any more, and no node would make.
     """
-    kinds = {type(action) for action in decision.actions}
+    kinds = {type(action) for action in actions}
     return d.ExpandOnNode in kinds and d.Mark not in kinds
 
 

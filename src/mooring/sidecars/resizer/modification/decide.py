@@ -22,12 +22,13 @@ from typing import Final
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key
 from mooring.base.clock import Instant
+from mooring.control.call_slots import call_over
+from mooring.control.decision import Decision
 from mooring.control.result import Problem
 from mooring.control.topics import Topic
 from mooring.csi.errors import DriverError
 from mooring.sidecars.resizer import names, slow
-from mooring.sidecars.resizer.decision import Decision, LoadSecret, LookAtSecret, class_changed, volume_changed
-from mooring.sidecars.resizer.memory import call_over
+from mooring.sidecars.resizer.decision import LoadSecret, LookAtSecret, class_changed, volume_changed
 from mooring.sidecars.resizer.modification import reasons as why
 from mooring.sidecars.resizer.requests import ModifyOrder, RequestError, modify_order
 from mooring.sidecars.resizer.view import View, is_true
@@ -58,11 +59,16 @@ class Modify:
     order: ModifyOrder
     class_name: str
 
+    @property
+    def target(self) -> str:
+        """What the driver is asked for, among all that a claim may ask for."""
+        return self.class_name
+
 
 Action = Cancel | MarkPending | Mark | LoadSecret | LookAtSecret | Modify
 
 
-def decide_modification(view: View, key: Key, now: Instant) -> Decision:
+def decide_modification(view: View, key: Key, now: Instant) -> Decision[Action]:
     """The next step for one claim."""
     claim = view.claim(key)
     if claim is None:
@@ -80,7 +86,7 @@ def decide_modification(view: View, key: Key, now: Instant) -> Decision:
     return _decide_class(view, claim, pv, now)
 
 
-def _decide_class(view: View, claim: PersistentVolumeClaim, pv: PersistentVolume, now: Instant) -> Decision:
+def _decide_class(view: View, claim: PersistentVolumeClaim, pv: PersistentVolume, now: Instant) -> Decision[Action]:
     status = claim.status
     wanted = claim.spec.volume_attributes_class_name or ""
     under_way = status.modify_volume_status
@@ -97,7 +103,7 @@ def _decide_class(view: View, claim: PersistentVolumeClaim, pv: PersistentVolume
 
 def _decide_target(
     view: View, claim: PersistentVolumeClaim, pv: PersistentVolume, target: str, now: Instant, *, is_begun: bool
-) -> Decision:
+) -> Decision[Action]:
     """is_begun: the driver may be at work on this class already."""
     record, topic = view.memory.of(claim), class_changed(target)
     rest_s = slow.rest_s(record, target, now)
@@ -121,10 +127,10 @@ def _decide_target(
     modifying = why.Modifying(target, is_pinned=target != (claim.spec.volume_attributes_class_name or ""))
     mark = () if is_begun else _mark(view, claim, target)
     actions = (*mark, *secret, Modify(order, target))
-    return Decision(modifying, actions, handle=order.handle, target=target, done=f"modified to {target}")
+    return Decision(modifying, actions, done=f"modified to {target}")
 
 
-def _wait_for_class(claim: PersistentVolumeClaim, problem: Problem, topic: Topic, *, is_begun: bool) -> Decision:
+def _wait_for_class(claim: PersistentVolumeClaim, problem: Problem, topic: Topic, *, is_begun: bool) -> Decision[Action]:
     """The class can't be asked for before it is another one. The claim says so, unless the driver may be at work on it."""
     if not is_begun and not _is_pending(claim):
         return Decision(problem, (MarkPending(),))

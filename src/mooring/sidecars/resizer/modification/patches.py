@@ -5,7 +5,7 @@ from __future__ import annotations
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.sidecars.resizer import names
 from mooring.sidecars.resizer.modification.decide import Refused
-from mooring.sidecars.resizer.writes import Body, condition_patch, conditions_patch, no_conditions, patch_body
+from mooring.sidecars.resizer.view import Body, condition_patch, conditions_patch, no_conditions, patch_body
 
 _BOTH = (names.MODIFYING, names.MODIFY_ERROR)
 

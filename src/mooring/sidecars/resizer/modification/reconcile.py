@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from mooring.api.core import PersistentVolumeClaim
-from mooring.api.meta import key_of
+from mooring.api.meta import Key, key_of
+from mooring.control.decision import Decision, Failed
 from mooring.csi.driver import Call
 from mooring.csi.errors import DriverError
 from mooring.sidecars.resizer import names
 from mooring.sidecars.resizer.claim_controller import ClaimReconciler, never
-from mooring.sidecars.resizer.decision import Decision, LoadSecret, LookAtSecret
+from mooring.sidecars.resizer.decision import LoadSecret, LookAtSecret
 from mooring.sidecars.resizer.modification import decide as d
 from mooring.sidecars.resizer.modification import patches
-from mooring.sidecars.resizer.modification.decide import decide_after
-from mooring.sidecars.resizer.writes import Failed
+from mooring.sidecars.resizer.modification.decide import decide_after, decide_modification
 
 NOT_CALLED = "NotCalled"
 """In place of a code: this process has marked the claim, and not called the driver yet, so that it is not at work."""
@@ -23,18 +23,22 @@ NOT_CALLED = "NotCalled"
 class Reconciler(ClaimReconciler):
     """Performs the actions of decisions, for one driver."""
 
-    async def perform(self, claim: PersistentVolumeClaim, decision: Decision) -> None:
-        """The actions in order. Raises Failed, Stale."""
-        await self._writes.settle(claim)
+    work, failed, call = "modify", names.MODIFY_FAILED, d.Modify
+
+    def decide(self, key: Key) -> Decision[d.Action]:
+        return decide_modification(self._view, key, self._clock.now())
+
+    async def _perform(self, claim: PersistentVolumeClaim, actions: Sequence[d.Action]) -> None:
+        await self._claims.settle(claim)
         secrets: Mapping[str, str] = {}
-        pv_uid = self._writes.current_volume(claim).metadata.uid
-        for action in decision.actions:
+        pv_uid = self._volume_of(claim).metadata.uid
+        for action in actions:
             match action:
                 case d.Cancel():
-                    await self._writes.claim(claim, patches.cancelled(claim))
+                    await self._write(claim, patches.cancelled(claim))
                     self._tell(claim, names.MODIFY_CANCELED, "Cancelled modify.")
                 case d.MarkPending():
-                    await self._writes.claim(claim, patches.pending(), strictly=True)
+                    await self._write(claim, patches.pending())
                     self._view.memory.hurry(key_of(claim))  # a refusal of the class before counts no more
                 case d.Mark(class_name):
                     await self._mark(claim, class_name)
@@ -47,7 +51,7 @@ class Reconciler(ClaimReconciler):
 
     async def _mark(self, claim: PersistentVolumeClaim, class_name: str) -> None:
         """From here on the claim says what the driver is asked for. Only as it was read: a newer one may want another class."""
-        await self._writes.claim(claim, patches.marked(claim, class_name, self._now()), strictly=True)
+        await self._write(claim, patches.marked(claim, class_name, self._now()))
         under_way = claim.status.modify_volume_status
         if under_way is None or under_way.status != names.MODIFY_IN_PROGRESS:
             self._view.memory.change(claim, error=NOT_CALLED)  # until the call: another class may take this one's place
@@ -73,7 +77,7 @@ class Reconciler(ClaimReconciler):
         await self._write_unless(claim, never, lambda now: patches.done(class_name))
         text = f"external resizer modified volume {claim.metadata.name} with vac {class_name} successfully"
         self._tell(claim, names.MODIFY_SUCCESSFUL, text)
-        self._view.memory.forget(key_of(claim))
+        self.forget(claim)
 
 
 def _is(class_name: str) -> Callable[[PersistentVolumeClaim], bool]:
