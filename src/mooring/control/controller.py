@@ -242,7 +242,7 @@ class Controller(Generic[K]):
             if problem is not None and not waits:
                 raise Failed(problem.error, problem=problem)
         except Failed as failure:
-            if not failure.is_told and self.failures(key) + 1 >= failure.patience:
+            if how.show is not None and not failure.is_told and self.failures(key) + 1 >= failure.patience:
                 await how.show(key, decision, failure)
             work = how.work if isinstance(how.work, str) else how.work(key, decision)
             text = f"failed to {work}: {failure}" if work else str(failure)
@@ -250,7 +250,8 @@ class Controller(Generic[K]):
         if result is not None:
             return result
         if problem is not None:
-            await how.show(key, decision, Failed(problem.error, problem=problem))
+            if how.show is not None:
+                await how.show(key, decision, Failed(problem.error, problem=problem))
             after_s = min(REPEAT_S + SLACK_S, math.inf if after_s is None else after_s)
         done = (decision.done or str(decision.because)) if decision.actions else ""
         return Result(decision.because, done, decision.again, decision.waits_for, after_s, keeps_backoff=waits and not decision.actions)

@@ -78,13 +78,14 @@ class Deciding(Generic[K, A]):
 
     decide: pure; nothing is awaited between it and the first action. perform: carries out the actions; it raises Failed, Stale, ApiError,
     and returns another result than the decision's own, or None. It is called without actions, too.
-    show: tells users of a failure, or of a problem. work: a verb, for the log: "failed to …". ended: called in any case, at the end.
+    show: tells users of a failure, or of a problem; None where only the log does. work: a verb, for the log: "failed to …".
+    ended: called in any case, at the end.
 
     A problem that waits for a topic or a time is told, and waits; it is looked at again while it lasts. Any other one is a failure.
     """
 
     decide: Callable[[K], Decision[A]]
     perform: Callable[[K, Decision[A]], Awaitable[Result | None]]
-    show: Callable[[K, Decision[A], Failed], Awaitable[None]]
+    show: Callable[[K, Decision[A], Failed], Awaitable[None]] | None = None
     work: Callable[[K, Decision[A]], str] | str = ""
     ended: Callable[[K], None] | None = None

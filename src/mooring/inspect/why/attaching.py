@@ -36,7 +36,7 @@ class _NoCalls:
     """Nobody outside of the attacher knows which calls are running."""
 
     in_flight: Mapping[str, str] = {}
-    calls_full = False
+    is_full = False
 
 
 def attach_link(scene: Scene, pod: Pod, claim: Key) -> Link | None:

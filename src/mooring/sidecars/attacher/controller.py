@@ -93,7 +93,7 @@ class Attacher(Manager):
         self._attachments.reconcile_by(
             Deciding(partial(decide_attachment, view), reconciler.perform, telling.show, telling.work, self._slots.reconciled)
         )
-        self._volumes.reconcile_by(Deciding(partial(decide_volume, view), reconciler.release, telling.nobody))
+        self._volumes.reconcile_by(Deciding(partial(decide_volume, view), reconciler.release))
 
         self._rounds = Rounds(driver, view, attachments.store, self._attachments, options, runtime.clock)
         self._attachments.watch(attachments, self._handlers.attachment_changed)

@@ -47,9 +47,6 @@ class Telling:
         if attachment is not None:
             await self._show(attachment, self._detaches(name, decision), text, failure.code)
 
-    async def nobody(self, name: str, decision: Decision[Action], failure: Failed) -> None:
-        """Of a volume's finalizer the log tells alone."""
-
     def work(self, name: str, decision: Decision[Action]) -> str:
         """For the log."""
         if self._undoes(name, decision):
