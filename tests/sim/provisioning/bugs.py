@@ -221,7 +221,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "orphans-given-up": Bug(_orphans_are_given_up, {"leaked"}),
     "refusals-end-it": Bug(_refusals_end_it, {"leaked"}),
     "judgements-rule-out": Bug(_judgements_rule_out, {"leaked"}),
-    "intents-end-early": Bug(_intents_end_early, {"leaked"}, first_seed=28),
+    "intents-end-early": Bug(_intents_end_early, {"leaked"}, first_seed=52),
     "names-random": Bug(_names_are_random, {"two-volumes", "leaked"}),
     "attachments-unseen": Bug(_attachments_are_not_seen, {"deleted-attached"}, first_seed=176),
     "no-back-off": Bug(no_back_off, {"hot-loop"}),
