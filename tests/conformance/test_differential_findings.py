@@ -304,6 +304,15 @@ def test_new_finalizers_are_told_in_order(api: Rest, name: str) -> None:
 # -- kinds
 
 
+def test_the_swap_of_a_node_is_more_than_none_but_in_its_status(api: Rest, name: str) -> None:
+    status = {"nodeInfo": {"swap": {"capacity": 0}}}
+    wrong = (INVALID, "metadata.nodeSwapStatus.capacity", "must be greater than zero")
+    api.post(NODES, {**a_node(name), "status": status}).invalid(wrong)
+    api.post(NODES, {**a_node(name), "status": {"nodeInfo": {"swap": {}}}}).ok(201)
+    api.patch(f"{NODES}/{name}/status", {"status": status}).ok()
+    api.patch(f"{NODES}/{name}", {"metadata": {"labels": {"a": "b"}}}).invalid(wrong)
+
+
 def test_null_is_no_amount(api: Rest, name: str) -> None:
     made = api.post(NODES, a_node(name, capacity={"cpu": None}), dryRun="All").ok(201)
     assert {"cpu": "0"} == made["status"]["capacity"]

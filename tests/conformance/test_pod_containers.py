@@ -169,6 +169,11 @@ JUDGED: dict[str, Row] = {
     "probe_start": (probe("startupProbe", successThreshold=2), [(INVALID, ".startupProbe.successThreshold")]),
     "probe_init": (first(livenessProbe={"exec": {"command": ["x"]}}), [(FORBIDDEN, "spec.initContainers[0].livenessProbe")]),
     "hook_init": (first(lifecycle={"preStop": {"exec": {"command": ["x"]}}}), [(FORBIDDEN, "spec.initContainers[0].lifecycle")]),
+    "hooks_init": (
+        first(lifecycle={"preStop": {}}, livenessProbe={"periodSeconds": -1}, startupProbe={}),
+        [(FORBIDDEN, f"spec.initContainers[0].{part}") for part in ("lifecycle", "livenessProbe", "startupProbe")],
+    ),
+    "hook_always": (first(restartPolicy="Always", lifecycle={"preStop": {}}), [(REQUIRED, "spec.initContainers[0].lifecycle.preStop")]),
     "hook_none": (container(lifecycle={"preStop": {}}), [(REQUIRED, ".lifecycle.preStop")]),
     "hook_two": (
         container(lifecycle={"preStop": {"exec": {"command": ["x"]}, "httpGet": {"port": 1}}}),

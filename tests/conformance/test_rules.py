@@ -157,6 +157,14 @@ REFUSED: dict[str, tuple[tuple[str, Json], list[Cause]]] = {
     "pv_rwop": (pv(accessModes=["ReadWriteOncePod", "ReadWriteOnce"]), [(FORBIDDEN, "spec.accessModes")]),
     "pv_no_source": (pv(csi=None), [(REQUIRED, "spec")]),
     "pv_two_sources": (pv(hostPath={"path": "/x"}), [(FORBIDDEN, "spec.csi")]),
+    "pv_two_old": (
+        pv(csi=None, cinder={"volumeID": "v"}, iscsi={"targetPortal": "t", "iqn": "iqn.2024-01.a:b", "lun": 1}),
+        [(FORBIDDEN, "spec.cinder")],
+    ),
+    "pv_three_old": (
+        pv(csi=None, cephfs={"monitors": ["m"]}, glusterfs={"endpoints": "e", "path": "p"}, local={"path": "/x"}),
+        [(FORBIDDEN, "spec.cephFS"), (FORBIDDEN, "spec.local")],
+    ),
     "pv_policy": (pv(persistentVolumeReclaimPolicy="Keep"), [(UNSUPPORTED, "spec.persistentVolumeReclaimPolicy")]),
     "pv_mode": (pv(volumeMode="Tape"), [(UNSUPPORTED, "spec.volumeMode")]),
     "pv_class": (pv(storageClassName="A b"), [(INVALID, "spec.storageClassName")]),

@@ -24,8 +24,6 @@ from tests.support.waiting import eventually
 _QUIET_S: Final = 0.03
 _EVENTS_S_MAX: Final = 3.0
 _TIMEOUT_S: Final = 15.0
-_NAME_MAX: Final = 10_000
-"""An Event of a longer name goes with its collection: a path may have no room for it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,9 +133,6 @@ class Target:
                 return
             options = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
             for item in found:
-                if len(item["metadata"]["name"]) > _NAME_MAX:
-                    self.request("DELETE", collection, options)
-                    break
                 path = f"{collection}/{quote(item['metadata']['name'])}"
                 if item["metadata"].get("finalizers"):
                     self.request("PATCH", path, {"metadata": {"finalizers": None}}, MERGE_PATCH)

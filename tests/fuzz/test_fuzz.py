@@ -41,11 +41,17 @@ def test_the_judge_sees_memory_that_is_too_much(tmp_path: Path, monkeypatch: pyt
         assert "MiB for a request of" in _seen_by(judge)
 
 
-def test_after_a_sequence_nothing_is_left_that_no_path_can_name(tmp_path: Path) -> None:
-    event = {"metadata": {"name": "e" * 100_000, "namespace": "one"}, "involvedObject": {"kind": "Pod", "namespace": "one", "name": "p"}}
+@pytest.mark.parametrize("letter", ["e", "ü"])
+def test_every_name_that_is_taken_has_room_in_a_path(tmp_path: Path, letter: str) -> None:
+    """Only Events may have very long names. This one is held until its finalizer is taken off."""
     with judging(tmp_path) as judge:
-        assert not judge.finding((Step(0, "POST", "/api/v1/namespaces/one/events", body=event),))
-        assert [] == judge.target.request("GET", "/api/v1/events")[1]["items"]
+        for size, status in ((16 * 1024, 201), (16 * 1024 + 2, 422)):
+            name = letter * (size // len(letter.encode()))
+            metadata = {"name": name, "namespace": "one", "finalizers": ["example.com/hold"]}
+            event = {"metadata": metadata, "involvedObject": {"kind": "Pod", "namespace": "one", "name": "p"}}
+            assert status == judge.target.request("POST", "/api/v1/namespaces/one/events", event)[0]
+            assert not judge.finding((Step(0, "GET", "/api/v1/events"),))
+            assert [] == judge.target.request("GET", "/api/v1/events")[1]["items"]
 
 
 def _seen_by(judge: Judge) -> str:

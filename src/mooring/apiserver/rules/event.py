@@ -20,12 +20,20 @@ EventSeries: 1 count i32, 2 lastObservedTime micro!
 TTL_S: Final = 3600.0
 _MESSAGE_MAX: Final = 1024
 _SHORT_MAX: Final = 128
+_NAME_BYTES_MAX: Final = 16 * 1024
+"""Of a longer name the head of a request has no room, percent-encoded as it is there: nobody could delete the Event."""
 _INVOLVED: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 _OTHER_NAMESPACE: Final = "does not match event.namespace"
 
 
 NEW_FIELD_NAMES: Final = frozenset({*(f"regarding.{part}" for part in _INVOLVED), "reason", "reportingController", "type"})
 """The field selectors of events.k8s.io/v1."""
+
+
+def _wrong_with_name(name: str) -> list[str]:
+    """Differs from kube-apiserver, which takes any length."""
+    long = len(name.encode()) > _NAME_BYTES_MAX
+    return [*names.path_segment(name), *([f"must be no more than {_NAME_BYTES_MAX} bytes"] if long else [])]
 
 
 def rules(controller: str) -> Callable[[Json], Iterator[Cause]]:
@@ -82,7 +90,7 @@ EVENTS: Final = Resource(
     delete_answers_object=False,
     delete=deletion.alone,
     ttl_s=TTL_S,
-    name_rule=names.path_segment,
+    name_rule=_wrong_with_name,
     validate=rules("reportingComponent"),
     field_names=frozenset({*(f"involvedObject.{part}" for part in _INVOLVED), "reason", "reportingComponent", "source", "type"}),
     fields=_fields,
@@ -166,7 +174,7 @@ NEW_EVENTS: Final = Resource(
     delete_answers_object=False,
     delete=deletion.alone,
     ttl_s=TTL_S,
-    name_rule=names.path_segment,
+    name_rule=_wrong_with_name,
     validate=rules("reportingController"),
     validate_create=_validate_new_create,
     validate_update=_validate_new_update,

@@ -118,7 +118,9 @@ def validate(spec: Json) -> Iterator[Cause]:
         for field, container in checks.each(spec.get(part), f"spec.{part}"):
             yield from validate_name(container["name"], f"{field}.name", seen)
             yield from validate_one(container, field, spec)
-            if part == "initContainers" and container.get("restartPolicy") != "Always":
+            if part == "containers" or container.get("restartPolicy") == "Always":
+                yield from _validate_probes(container, field, spec.get("terminationGracePeriodSeconds", 0))
+            else:
                 yield from (field_errors.forbidden(f"{field}.{name}", _ONLY_ALWAYS) for name in _NOT_FOR_INIT if name in container)
     yield from _validate_host_ports(spec)
 
@@ -135,6 +137,7 @@ def validate_name(name: str, field: str, seen: set[str]) -> list[Cause]:
 
 
 def validate_one(container: Json, field: str, spec: Json) -> Iterator[Cause]:
+    """What goes for containers of every sort. None but those that go on running have probes and hooks."""
     image = container.get("image", "")
     if not image:
         yield field_errors.required(f"{field}.image")
@@ -143,7 +146,6 @@ def validate_one(container: Json, field: str, spec: Json) -> Iterator[Cause]:
     yield from _validate_ports(container.get("ports") or [], f"{field}.ports", on_host_network=spec.get("hostNetwork", False))
     yield from podenv.validate(container, field, spec.get("volumes") or [])
     yield from podmounts.validate(container, field, spec.get("volumes") or [])
-    yield from _validate_probes(container, field, spec.get("terminationGracePeriodSeconds", 0))
     yield from podresources.validate(container["resources"], f"{field}.resources", spec)
     yield from _validate_restarts(container, field)
     yield from podsecurity.validate_container(container.get("securityContext") or {}, f"{field}.securityContext", spec)

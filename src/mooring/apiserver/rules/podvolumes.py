@@ -15,9 +15,14 @@ from mooring.apiserver.rules import checks, claimspec, volumesources
 from mooring.apiserver.rules.podshape import MESSAGES
 
 SOURCES: Final = tuple(MESSAGES["VolumeSource"].fields)
-_FIRST: Final = ("emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs", "iscsi", "glusterfs")
-_ORDER: Final = (*_FIRST, *(source for source in SOURCES if source not in _FIRST))
+_ORDER: Final = (
+    *("emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs", "iscsi", "glusterfs", "flocker"),
+    *("persistentVolumeClaim", "rbd", "cinder", "cephfs", "quobyte", "downwardAPI", "fc", "flexVolume", "configMap", "azureFile"),
+    *("vsphereVolume", "photonPersistentDisk", "portworxVolume", "azureDisk", "storageos", "projected", "scaleIO", "csi", "ephemeral"),
+    "image",
+)
 """If there are two sources, the later one is the wrong one."""
+assert sorted(_ORDER) == sorted(SOURCES)
 
 _RENAMED: Final = {"gcePersistentDisk": "persistentDisk"}
 _PARTS_255: Final = ("gcePersistentDisk", "awsElasticBlockStore")
@@ -63,7 +68,7 @@ def _validate_source(volume: Json, field: str, spec: Json) -> Iterator[Cause]:
     else:
         yield from _validate_plain(source, volume[source], f"{field}.{_RENAMED.get(source, source)}")
     for other in others:
-        yield field_errors.forbidden(f"{field}.{_RENAMED.get(other, other)}", "may not specify more than 1 volume type")
+        yield field_errors.forbidden(f"{field}.{volumesources.ALSO_CALLED.get(other, other)}", "may not specify more than 1 volume type")
 
 
 def _validate_plain(source: str, content: Json, field: str) -> Iterator[Cause]:

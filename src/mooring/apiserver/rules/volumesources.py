@@ -60,7 +60,14 @@ _DEPRECATED: Final = {
     "rbd": ("rbd", "v1.28, non-functional in v1.31+"),
 }
 _CHECKED_SECRETS: Final = ("controllerPublishSecretRef", "controllerExpandSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef")
-_ALSO_CALLED: Final = {"cephfs": "cephFS"}
+ALSO_CALLED: Final = {"cephfs": "cephFS"}
+_ORDER: Final = (
+    *("hostPath", "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "flocker", "nfs", "rbd", "quobyte", "cephfs", "iscsi"),
+    *("cinder", "fc", "flexVolume", "azureFile", "vsphereVolume", "photonPersistentDisk", "portworxVolume", "azureDisk", "scaleIO"),
+    *("local", "storageos", "csi"),
+)
+"""The order of the real one's rules: if there are two sources, the later one is the wrong one."""
+assert sorted(_ORDER) == sorted(SOURCES)
 _ONE_ONLY: Final = "may not specify more than 1 volume type"
 
 
@@ -83,11 +90,11 @@ def chosen(spec: Json) -> Json:
 
 def validate(spec: Json, field: str) -> Iterator[Cause]:
     """Exactly one source, and a valid one. It checks only the required names of sources that drivers have replaced."""
-    given = sorted(chosen(spec), key=lambda source: source != "hostPath")  # (the order of the real one's rules)
+    given = [source for source in _ORDER if source in spec]
     if not given:
         yield field_errors.required(field, "must specify a volume type")
         return
-    yield from (field_errors.forbidden(f"{field}.{_ALSO_CALLED.get(source, source)}", _ONE_ONLY) for source in given[1:])
+    yield from (field_errors.forbidden(f"{field}.{ALSO_CALLED.get(source, source)}", _ONE_ONLY) for source in given[1:])
     if given == ["csi"]:
         yield from _validate_csi(spec["csi"], f"{field}.csi")
     else:
