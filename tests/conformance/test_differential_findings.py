@@ -17,6 +17,7 @@ from tests.support.snapshot_crds import SNAPSHOT_CRDS
 from tests.support.waiting import eventually
 
 INVALID, FORBIDDEN, UNSUPPORTED = "FieldValueInvalid", "FieldValueForbidden", "FieldValueNotSupported"
+TYPE, DUPLICATE = "FieldValueTypeInvalid", "FieldValueDuplicate"
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 NEW_EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 MATCH = "resourceVersionMatch"
@@ -311,6 +312,17 @@ def test_the_swap_of_a_node_is_more_than_none_but_in_its_status(api: Rest, name:
     api.post(NODES, {**a_node(name), "status": {"nodeInfo": {"swap": {}}}}).ok(201)
     api.patch(f"{NODES}/{name}/status", {"status": status}).ok()
     api.patch(f"{NODES}/{name}", {"metadata": {"labels": {"a": "b"}}}).invalid(wrong)
+
+
+def test_an_item_that_is_null_has_no_keys(api: Rest, shapes: str, name: str) -> None:
+    """And of what is there several times the second is told alone."""
+    null = (TYPE, "spec.items[0]", 'must be of type object: "null"')
+    api.post(shapes, a_shape(name, spec={"items": [None]})).invalid(null)
+    items = [{"port": 1}, {"port": 1}, {"port": 1}, {"port": 2}, {"port": 1, "protocol": "TCP"}, {"port": 2, "protocol": "UDP"}]
+    api.post(shapes, a_shape(name, spec={"items": items})).invalid((DUPLICATE, "spec.items[1]", "Duplicate value"))
+    api.post(shapes, a_shape(name, spec={"set": ["a", "b", "a", "a", "b"]})).invalid(
+        *[(DUPLICATE, f"spec.set[{number}]", "Duplicate value") for number in (2, 4)]
+    )
 
 
 def test_null_is_no_amount(api: Rest, name: str) -> None:

@@ -35,6 +35,12 @@ class Seen:
         )
         return self.codes[1] == 422 and bool(ours ^ theirs) and all(any(word in field for word in words) for _, field, _ in ours ^ theirs)
 
+    def only_theirs_says(self, why: str) -> bool:
+        """The real one names more causes, all with these words, and none less."""
+        values = (answer["value"] for answer in (self.ours, self.theirs))
+        ours, theirs = ({*value.get("causes", ())} if isinstance(value, dict) else set() for value in values)
+        return ours < theirs and all(why in text for _, _, text in theirs - ours)
+
     def conflicts_in(self, part: str) -> bool:
         """The real one names conflicts, all of them below this field."""
         causes = (self.theirs["value"] or {}).get("causes") or ()
@@ -156,8 +162,12 @@ KNOWN: Final = (
     ),
     Known(
         "quantities beyond the largest suffix",
-        "a quantity of 1000E or more keeps its value; of a longer one the real server keeps some first digits",
-        lambda seen: all(_OVER_1000E.fullmatch(text) for text in seen.differences),
+        "a quantity of 1000E or more keeps its value; of a longer one the real server keeps some first digits, and in a refusal it takes "
+        "2^63 for less than nothing",
+        lambda seen: (
+            all(_OVER_1000E.fullmatch(text) for text in seen.differences)
+            or ("9223372036854775808" in str(seen.step) and seen.only_theirs_says("must be a valid resource quantity"))
+        ),
         ends=True,
     ),
     Known(

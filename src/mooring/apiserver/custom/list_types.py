@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -40,23 +41,26 @@ def _twice(value: list[Any], structure: Structure, path: str) -> Iterator[Cause]
     if structure.list_type not in ("set", "map"):
         return
     if structure.list_type == "map":
-        odd = next((number for number, item in enumerate(value) if not isinstance(item, dict)), None)
+        odd = next((number for number, item in enumerate(value) if not isinstance(item, dict | None)), None)
         if odd is not None:  # (told of the first alone, and nothing of items that are there twice)
             yield field_errors.invalid(f"{path}[{odd}]", value[odd], "must be an object for an array of list-type map")
             return
-    seen: set[bytes] = set()
+    seen: Counter[bytes] = Counter()
     for number, item in enumerate(value):
         identity = _key(item, structure.list_keys)
-        if identity in seen:
-            keys = structure.list_keys
-            shown = {name: item[name] for name in keys if name in item} if keys and isinstance(item, dict) else item
+        seen[identity] += 1
+        if seen[identity] == 2:  # (of more than two the second alone is told)
+            shown = _keyed(item, structure.list_keys) if structure.list_keys else item
             yield field_errors.duplicate(f"{path}[{number}]", shown)
-        seen.add(identity)
 
 
 def _key(item: Any, keys: tuple[str, ...]) -> bytes:
-    identity = [item.get(name) for name in keys] if keys and isinstance(item, dict) else item
-    return msgspec.json.encode(identity, order="deterministic")
+    return msgspec.json.encode(_keyed(item, keys) if keys and isinstance(item, dict | None) else item, order="deterministic")
+
+
+def _keyed(item: Json | None, keys: tuple[str, ...]) -> Json:
+    """The keys that an item has; null has none."""
+    return {name: item[name] for name in keys if name in item} if item is not None else {}
 
 
 _LIST_TYPES: Final = ("atomic", "set", "map")
