@@ -168,7 +168,7 @@ def _last_port(path: Path) -> int:
 async def _serve(flags: ApiServerFlags) -> int:
     check_server_parts()
     from mooring.apiserver.identity.tls import identity_in
-    from mooring.apiserver.web.server import ApiServer
+    from mooring.apiserver.web.server import LOOPBACK, ApiServer
     from mooring.base.clock import LoopClock
     from mooring.base.folders import folder_or_temporary
     from mooring.base.ownership import own_folder
@@ -183,7 +183,7 @@ async def _serve(flags: ApiServerFlags) -> int:
             identity = identity_in(folder / "tls", clock.wall_s())
             path = kubeconfig_file(flags, folder)
             port = flags.port or (_last_port(path) if flags.state else 0)
-            server = ApiServer(store, identity, clock=clock, randomness=randomness, port=port, durability=durability)
+            server = ApiServer(store, identity, clock=clock, randomness=randomness, address=(LOOPBACK, port), durability=durability)
             await server.start()
             try:
                 server.write_kubeconfig(path)

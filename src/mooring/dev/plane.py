@@ -27,7 +27,7 @@ from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.identity.tls import identity_in
 from mooring.apiserver.local import LocalCluster
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.web.server import ApiServer, is_free, last_port
+from mooring.apiserver.web.server import LOOPBACK, ApiServer, is_free, last_port
 from mooring.base.clock import Clock
 from mooring.base.ending import Ending
 from mooring.base.errors import ConfigError, first_of
@@ -182,7 +182,7 @@ class _Build:
     async def api_server(self, stack: AsyncExitStack, store: ObjectStore, durability: Durability) -> None:
         identity = identity_in(self._folder / "tls", self._clock.wall_s())
         port = self._port or self._last_port()
-        server = ApiServer(store, identity, clock=self._clock, randomness=self._randomness, port=port, durability=durability)
+        server = ApiServer(store, identity, clock=self._clock, randomness=self._randomness, address=(LOOPBACK, port), durability=durability)
         await server.start()
         stack.push_async_callback(server.close)
         server.write_kubeconfig(self.kubeconfig)

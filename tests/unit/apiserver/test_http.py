@@ -20,7 +20,7 @@ from mooring.apiserver.rules import VOLUME_ATTACHMENTS
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Stored
 from mooring.apiserver.web.connection import Limits
-from mooring.apiserver.web.server import ApiServer
+from mooring.apiserver.web.server import LOOPBACK, ApiServer
 from mooring.apiserver.web.service import Service
 from mooring.apiserver.web.watch_lines import Encodings
 from mooring.base import log
@@ -52,12 +52,13 @@ async def client_of(server: ApiServer, folder: Path) -> AsyncIterator[HttpCluste
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.1", "::", "169.254.1.1"])
 def test_it_listens_on_this_machine_alone(identity: Identity, host: str) -> None:
     with pytest.raises(ConfigError, match="listens on this machine alone"):
-        ApiServer(a_store(), identity, clock=LoopClock(), randomness=Random(1), host=host)
+        ApiServer(a_store(), identity, clock=LoopClock(), randomness=Random(1), address=(host, 0))
 
 
 async def test_a_taken_port_is_told(identity: Identity) -> None:
     async with serving(identity) as server:
-        taken = ApiServer(a_store(), identity, clock=LoopClock(), randomness=Random(1), port=int(server.url.rpartition(":")[2]))
+        address = (LOOPBACK, int(server.url.rpartition(":")[2]))
+        taken = ApiServer(a_store(), identity, clock=LoopClock(), randomness=Random(1), address=address)
         with pytest.raises(ConfigError, match=r"can't listen on 127.0.0.1:\d+: the port is taken; --port 0 takes a free one$"):
             await taken.start()
 

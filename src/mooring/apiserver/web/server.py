@@ -36,6 +36,8 @@ from mooring.base.randomness import Random
 from mooring.kube.client import kubeconfig
 from mooring.wire.http1.tls_transport import READ_BYTES, TlsTransport
 
+LOOPBACK: Final = "127.0.0.1"
+ANY_PORT: Final = (LOOPBACK, 0)
 _CLOSING_S_MAX: Final = 5.0
 _SWEEP_S: Final = 10.0
 _LOOK_S: Final = 1.0
@@ -47,7 +49,7 @@ _FILES_KEPT: Final = 128
 
 
 class ApiServer:
-    """A store, served. start() and close() in one event loop; port 0 takes a free one."""
+    """A store, served. start() and close() in one event loop. address: host and port, 0 for a free one."""
 
     def __init__(
         self,
@@ -56,15 +58,15 @@ class ApiServer:
         *,
         clock: Clock,
         randomness: Random,
-        host: str = "127.0.0.1",
-        port: int = 0,
+        address: tuple[str, int] = ANY_PORT,
         limits: Limits | None = None,
         durability: Durability | None = None,
     ) -> None:
         """Raises ConfigError for a host that others could reach."""
+        host, port = address
         if host != "localhost" and not ipaddress.ip_address(host).is_loopback:
             raise ConfigError(f"the embedded API server listens on this machine alone, not on '{host}': take 127.0.0.1 or ::1")
-        self._store, self._identity, self._clock = store, identity, clock
+        self._store, self._identity, self._clock, self._host, self._port = store, identity, clock, host, port
         durability = durability or InMemory(store)
         limits = limits or Limits()
         limits = dataclasses.replace(limits, connections=min(limits.connections, _open_files() - _FILES_KEPT))
@@ -74,7 +76,6 @@ class ApiServer:
         self._streams = Streams(self._hub, metrics)
         self._dispatcher = Dispatcher(service, store, durability, self._streams, metrics, clock=clock, limits=limits)
         self._housekeeping = Housekeeping(store, clock=clock)
-        self._host, self._port = host, port
         self._server: asyncio.Server | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
@@ -181,7 +182,7 @@ def is_free(port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((LOOPBACK, port))
         except OSError:
             return False
     return True
