@@ -13,8 +13,8 @@ from tests.sim.__main__ import PARTS
 
 ROOT = Path(__file__).resolve().parents[2]
 
-LIVES = [*((part, 3) for part in sorted(PARTS)), ("driver", 15)]
-"""15: an error names a folder."""
+LIVES = [*((part, 3) for part in sorted(PARTS)), ("driver", 15), ("node", 20033)]
+"""15: an error names a folder. 20033: an agent starts while a driver's volumes can't be listed."""
 QUICK = [("attacher", 3), ("driver", 15)]
 
 

@@ -71,7 +71,7 @@ def find_volumes(layout: Layout, known_names: Iterable[str] = ()) -> Found:
     known_names: of volumes that are attached, or were in use: they tell which one is staged where a record can't be read.
     """
     found, states, mounts = Found(), dict[str, VolumeState](), read_mount_table(layout.root)
-    known = [parts for name in known_names if (parts := split_unique_name(name)) is not None]
+    known = [parts for name in sorted(known_names) if (parts := split_unique_name(name)) is not None]
     owners = {(driver, digest(handle)): staging_record(driver, handle) for driver, handle in known}
     for folder in folders_in(layout.pods):
         try:
