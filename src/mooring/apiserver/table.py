@@ -134,11 +134,11 @@ class History:
 
     def trim(self, now: float) -> None:
         """Drops what is over the limits."""
-        limits = self._limits
-        while len(self) and (
-            len(self) > limits.changes_max or self._bytes > limits.bytes_max or self._changes[self._first].at < now - limits.age_s_max
-        ):
-            oldest = self._changes[self._first]
+        limits, changes = self._limits, self._changes
+        while count := len(changes) - self._first:
+            oldest = changes[self._first]
+            if count <= limits.changes_max and self._bytes <= limits.bytes_max and oldest.at >= now - limits.age_s_max:
+                break
             self.floor = oldest.rv
             self._bytes -= _weight(oldest)
             self._first += 1

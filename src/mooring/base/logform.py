@@ -77,8 +77,8 @@ _ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\
 
 def go_quote(text: str) -> str:
     """The text as Go's %q writes it. Bytes that were no UTF-8 (surrogate escapes) come out as \\x80, other lone surrogates as \\ufffd."""
-    if text.isprintable() and '"' not in text and "\\" not in text:
-        return f'"{text}"'
+    if text.isprintable():
+        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return f'"{"".join(map(_go_escape, text))}"'
 
 

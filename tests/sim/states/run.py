@@ -30,9 +30,9 @@ SLOW_MAX: Final = 70
 """How often one thing may be tried again in an hour: the shortest back-off at its longest is a minute."""
 RETRIES_MAX: Final = 40
 """The same for what works and comes to nothing, as a call whose answer can't be used; a reason has to be told then."""
-BOOKMARK_S: Final = 1800.0
+BOOKMARK_S: Final = 3000.0
 """Two hours in which nothing happens need no bookmark every few seconds."""
-WATCH_S: Final = (1800.0, 3600.0)
+WATCH_S: Final = (2400.0, 7000.0)
 """How long a watch lasts: some still end in each of the two hours. That they ended every few minutes was half of the work."""
 SHOWN: Final = 60
 LINE_MAX: Final = 600
