@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 from unittest import mock
 
+from mooring.base.backoff import BackOff
+from mooring.base.randomness import Random
 from mooring.sidecars.provisioner.claims.controller import BACK_OFF
 from mooring.sidecars.provisioner.claims.create_volume import DENIED_S_MAX
 from mooring.sidecars.provisioner.intents import lease_codec
@@ -34,6 +37,10 @@ WAITING_STEPS: Final = 60
 LAST_TRY_S: Final = 2 * BACK_OFF.cap_s
 """When an object has been denied for so long that this counts, and the next try comes."""
 STEP_S: Final = waiting.SILENCE_S_MAX / WAITING_STEPS
+QUICK_TRIES: Final = 5
+PATIENT_S: Final = 20.0
+"""In the hour of those who wait for ever, nobody tries for the sixth time sooner. Retries each second would be the most work of all lives,
+and by default they come every five minutes."""
 
 
 def run_seed(seed: int, *, bug: str | None = None, cuts: tuple[str, ...] = ()) -> Outcome:
@@ -91,7 +98,8 @@ class _Life(Course[ClaimWorld]):
         for invariant, text in unreported(world, await report_of(world), untold(world)):
             world.fail(invariant, text)
         if waiting.all_of(world):
-            await self._wait(world, acts)
+            with _patient():
+                await self._wait(world, acts)
             return
         await world.clock.sleep(TOLD_S)
         before = fingerprint(world)
@@ -115,3 +123,15 @@ class _Life(Course[ClaimWorld]):
                 world.fail(invariant, f"all was well, but for who waits, and then: {text}")
             for invariant, text in waiting.silent(world) if step >= WAITING_STEPS else ():
                 world.fail(invariant, text)
+
+
+@contextlib.contextmanager
+def _patient() -> Iterator[None]:
+    delay_s = BackOff.jittered_s
+
+    def patient_s(self: BackOff, failures: int, randomness: Random) -> float:
+        drawn_s = delay_s(self, failures, randomness)
+        return drawn_s if failures <= QUICK_TRIES else max(drawn_s, PATIENT_S)
+
+    with mock.patch.object(BackOff, "jittered_s", patient_s):
+        yield
