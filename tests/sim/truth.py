@@ -87,14 +87,22 @@ class Truth:
 
     def get(self, kind: Kind[T], name: str, namespace: str = "") -> T | None:
         stored = self._store.table(self.resource(kind)).get(Key(namespace, name))
-        if stored is None:
-            return None
+        return None if stored is None else self._typed(stored, kind)
+
+    def all(self, kind: Kind[T]) -> list[T]:
+        return [self._typed(stored, kind) for stored in self._store.table(self.resource(kind)).items()]
+
+    def bodies(self, kind: Kind[Any]) -> dict[str, bytes]:
+        """The JSON of each object of the kind, by name."""
+        return {stored.key.name: stored.body for stored in self._store.table(self.resource(kind)).items()}
+
+    def _typed(self, stored: Stored, kind: Kind[T]) -> T:
+        """Each version is decoded once, but for plain dicts: whoever has one may write to it."""
+        if kind.struct is dict:
+            return msgspec.json.decode(stored.body, type=kind.struct)
         if (known := self._decoded.get((stored.rv, kind.struct))) is None:
             known = self._decoded[stored.rv, kind.struct] = msgspec.json.decode(stored.body, type=kind.struct)
         return known  # type: ignore[no-any-return]
-
-    def all(self, kind: Kind[T]) -> list[T]:
-        return [msgspec.json.decode(stored.body, type=kind.struct) for stored in self._store.table(self.resource(kind)).items()]
 
     # -- in the words of the laws
 

@@ -26,6 +26,8 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from mooring.api.coordination import LEASES
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume
 from mooring.api.storage import VOLUME_ATTACHMENTS
@@ -86,6 +88,7 @@ class Laws:
         self.shown: Callable[[int, str], int] = lambda process, plural: 0
         """Up to which version of a kind a provisioner had been shown everything before this moment."""
         self.counts: Counter[str] = Counter()
+        self._pages: dict[bytes, tuple[int, list[Intent]]] = {}
 
     def done(self, process: int, what: str, at_s: float) -> None:
         recent = self._recent[process, what]
@@ -98,10 +101,17 @@ class Laws:
 
     def intents(self) -> list[Intent]:
         """As they are stored, on the pages that count."""
-        leases = {lease["metadata"]["name"]: lease for lease in self._truth.all(LEASES.whole())}
-        count = lease_codec.count_of(leases.get(PLACE.page_name(0))) or lease_codec.PAGES_MAX  # without the first page all are read
+        pages = {name: self._page(body) for name, body in self._truth.bodies(LEASES).items()}
+        count = pages.get(PLACE.page_name(0), (0, ()))[0] or lease_codec.PAGES_MAX  # without the first page all are read
         names = [PLACE.page_name(number) for number in range(count)]
-        return [intent for name in names if name in leases for intent in readable(leases[name])]
+        return [intent for name in names if name in pages for intent in pages[name][1]]
+
+    def _page(self, body: bytes) -> tuple[int, list[Intent]]:
+        """How many pages there are, if it says so, and what can be read on it; unpacked once for all who ask."""
+        if (known := self._pages.get(body)) is None:
+            lease = msgspec.json.decode(body)
+            known = self._pages[body] = lease_codec.count_of(lease), readable(lease)
+        return known
 
     # -- calls
 
