@@ -72,11 +72,8 @@ sim: .venv/ready ## SEEDS (2000) lives of the whole plane, and every point
 	@$(BIN)/python -m tests.sim.points --jobs "$$(nproc)"
 
 .PHONY: sim-all
-sim-all: .venv/ready ## Hours: 100,000 lives of all parts, every state and size
-	@$(BIN)/python -m tests.sim --seeds $(SEEDS_OF_EACH) --keep-going $(ARGS)
-	@$(BIN)/python -m tests.sim.points --jobs "$$(nproc)"
-	@$(BIN)/python -m tests.sim.states --whole
-	@$(BIN)/python -m tests.sim.sizes --whole
+sim-all: .venv/ready ## Hours, in sittings: 100,000 lives, every state and size
+	@$(BIN)/python -m tests.sim.sittings --seeds $(SEEDS_OF_EACH) $(ARGS)
 
 .PHONY: soak
 soak: .venv/ready ## MINUTES (30) of load on mooring apiserver: what grows?
