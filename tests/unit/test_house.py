@@ -335,6 +335,125 @@ def test_each_controller_room_has_the_files_of_the_plan() -> None:
             assert all((SRC / other).exists() for other in re.findall(r"`([\w/]+\.py)`", cell)), cell
 
 
+# -- one grammar: what the kit has, no room has of its own
+
+FUNCTION_LINES_MAX = 60
+CONSTRUCTOR_ARGUMENTS_MAX = 7
+
+# Each of these lists is to become shorter: who is on the kit's verbs leaves it, and one who left must not come back.
+OWN_DECISIONS = [
+    "cluster/attachdetach/decision.py",
+    "cluster/binder/ephemeral/decide.py",
+    "cluster/binder/protection/decide.py",
+    "cluster/binder/scheduling/decide.py",
+    "cluster/binder/volumes/decision.py",
+    "cluster/workloads/deployments/decide.py",
+    "cluster/workloads/jobs/decide.py",
+    "cluster/workloads/replicasets/decide.py",
+    "cluster/workloads/statefulsets/decide.py",
+    "sidecars/provisioner/capacity/decide.py",
+    "sidecars/provisioner/claims/decide.py",
+    "sidecars/provisioner/deletion/decide.py",
+    "sidecars/provisioner/local_node/decide.py",
+    "sidecars/provisioner/source_protection/decide.py",
+]
+OWN_FAILED = []
+OWN_CONFLICTS = [
+    "cluster/attachdetach/reports.py",
+    "cluster/binder/scheduling/reconcile.py",
+    "cluster/workloads/writes.py",
+    "node/volumes/steps/growth.py",
+    "sidecars/cluster_registrar/registration.py",
+    "sidecars/provisioner/capacity/reconcile.py",
+    "sidecars/provisioner/intents/lease_store.py",
+    "sidecars/provisioner/local_node/reconcile.py",
+    "sidecars/provisioner/source_protection/reconcile.py",
+]
+OWN_REPEATS = [
+    "cluster/attachdetach/memory.py",
+    "cluster/binder/announcer.py",
+    "cluster/snapshots/controller.py",
+    "node/volumes/steps/announcements.py",
+    "sidecars/provisioner/deletion/controller.py",
+    "sidecars/snapshotter/controller.py",
+]
+WIDE_CONSTRUCTORS = [
+    "apiserver/web/server.py:ApiServer",
+    "cli/ports.py:NetworkPorts",
+    "control/controller.py:Controller",
+    "dev/controllers.py:Controllers",
+    "driver/hostpath/driver.py:HostPath",
+    "kube/cache/informer.py:Informer",
+    "kube/cache/reflector.py:Reflector",
+    "kube/client/http.py:HttpCluster",
+    "kube/client/retrying.py:RetryingClient",
+    "wire/grpc/frame_reader.py:FrameReader",
+]
+
+
+def classes_named(name: str) -> set[str]:
+    return {below_src(path) for path in SOURCES for node in ast.walk(parsed(path)) if isinstance(node, ast.ClassDef) and node.name == name}
+
+
+def in_rooms(path: Path) -> bool:
+    """True for whoever writes to the API server as a controller does."""
+    return below_src(path).startswith(("sidecars/", "cluster/", "node/"))
+
+
+def judges_a_conflict(node: ast.AST) -> bool:
+    """True for an `except` that names Conflict: it answers in its own way where the object has moved."""
+    return (
+        isinstance(node, ast.ExceptHandler)
+        and node.type is not None
+        and "Conflict" in {one.id for one in ast.walk(node.type) if isinstance(one, ast.Name)}
+    )
+
+
+def test_there_is_one_decision_and_one_failure() -> None:
+    assert {"control/decision.py", *OWN_DECISIONS} == classes_named("Decision")
+    assert {"control/decision.py", *OWN_FAILED} == classes_named("Failed")
+
+
+def test_the_kit_answers_where_an_object_has_moved() -> None:
+    """`ObjectWriter` does: Stale, Vanished, or Failed."""
+    own = {below_src(path) for path in SOURCES if in_rooms(path) and any(map(judges_a_conflict, ast.walk(parsed(path))))}
+    assert set(OWN_CONFLICTS) == own
+
+
+def test_the_kit_tells_once() -> None:
+    """`EventOnce` does: nobody else counts the time until an event is repeated."""
+    readers = {
+        below_src(path) for path in SOURCES if in_rooms(path) and "mooring.control.events.REPEAT_S" in imported_modules(path.read_text())
+    }
+    assert set(OWN_REPEATS) == readers
+
+
+def functions(tree: ast.Module) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, ast.ClassDef | None]]:
+    """All of them, each with its class."""
+    owners = {id(one): node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for one in node.body}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node, owners.get(id(node))
+
+
+def test_no_function_is_long() -> None:
+    lengths = {
+        f"{below_src(path)}:{one.name}": (one.end_lineno or 0) - one.lineno + 1 for path in SOURCES for one, _ in functions(parsed(path))
+    }
+    assert {} == {name: count for name, count in lengths.items() if count > FUNCTION_LINES_MAX}
+
+
+def test_no_constructor_takes_many_arguments() -> None:
+    """Records have none of their own: dataclasses and structs."""
+    counts = {
+        f"{below_src(path)}:{owner.name}": len([*one.args.posonlyargs, *one.args.args, *one.args.kwonlyargs]) - 1
+        for path in SOURCES
+        for one, owner in functions(parsed(path))
+        if one.name == "__init__" and owner is not None
+    }
+    assert set(WIDE_CONSTRUCTORS) == {name for name, count in counts.items() if count > CONSTRUCTOR_ARGUMENTS_MAX}
+
+
 # -- options
 
 
