@@ -18,7 +18,8 @@ from mooring.cluster.snapshots import view as controller_view
 from mooring.cluster.snapshots.decision import BindContent
 from mooring.cluster.snapshots.reconcile import LostWrites
 from mooring.cluster.snapshots.reconcile import Reconciler as ControllerReconciler
-from mooring.control.decision import Decision
+from mooring.control.decision import Decision, Failed
+from mooring.control.result import Stale
 from mooring.kube.cluster import Patch
 from mooring.kube.patch import json_patch, merge_patch, replace, test
 from mooring.sidecars.snapshotter import decide, decide_after_group, reconcile
@@ -42,7 +43,7 @@ def _lost_unmarks_are_forgotten() -> contextlib.AbstractContextManager[Any]:
 
 
 def _empty_uids_are_tested_as_none() -> contextlib.AbstractContextManager[Any]:
-    """A content with `uid: ""` is bound by a patch which tests that there is none."""
+    """A content with `uid: ""` is bound by a patch which tests that there is none, and whose refusal counts as a move of the content."""
 
     perform = ControllerReconciler._perform
 
@@ -52,7 +53,10 @@ def _empty_uids_are_tested_as_none() -> contextlib.AbstractContextManager[Any]:
             return
         content = action.content
         steps = [test("/metadata/uid", content.metadata.uid), test("/spec/volumeSnapshotRef/uid", None)]
-        await self.write(content, json_patch([*steps, replace("/spec/volumeSnapshotRef/uid", action.uid)]))
+        try:
+            await self.write(content, json_patch([*steps, replace("/spec/volumeSnapshotRef/uid", action.uid)]))
+        except Failed as error:
+            raise Stale(str(error)) from error
 
     return mock.patch.object(ControllerReconciler, "_perform", performed)
 
@@ -196,7 +200,7 @@ MENDED: Final[Mapping[str, Bug]] = {
     "groups-without-volumes": Bug(_groups_without_volumes_are_taken, {"members-missing", "left"}, first_seed=308),
     "deletions-silent": Bug(_deletions_by_hand_wait_in_silence, {"silent"}, first_seed=16),
     "members-hold-claims": Bug(_members_hold_claims, {"claim-held"}, first_seed=49),
-    "lost-writes": Bug(_lost_writes_are_not_waited_for, {"content-left", "left", "claim-held"}, first_seed=1153),
+    "lost-writes": Bug(_lost_writes_are_not_waited_for, {"content-left", "left", "claim-held"}, first_seed=1214),
     "refusals-silent": Bug(_refused_statuses_are_silent, {"silent"}, first_seed=5),
     "marks-late": Bug(_marks_come_late, {"mark-left", "create-unmarked", "leaked", "left-behind"}, first_seed=99),
 }

@@ -32,8 +32,9 @@ from mooring.cluster.snapshots.telling import Telling
 from mooring.control.caches import Caches
 from mooring.control.controller import Controller
 from mooring.control.decision import Deciding, Decision, Failed
-from mooring.control.events import REPEAT_S, EventRecorder
+from mooring.control.events import EventRecorder
 from mooring.control.manager import Manager
+from mooring.control.result import Result
 from mooring.control.runtime import Runtime
 from mooring.control.slim import changed
 from mooring.kube.cache.informer import Cause, Change
@@ -151,18 +152,23 @@ class SnapshotQueue:
     # -- one snapshot
 
     def _decide(self, key: Key) -> Decision[Action]:
-        """A problem waits for a change, which wakes the key, and is told again while it lasts."""
+        """Differs from other rooms: a problem waits for the change that wakes its key, and is not looked at meanwhile. Each thing that may
+        be missing is in a cache; a look now and then would hide a change that wakes nobody.
+        """
         snapshot: Snapshot | None = self._view.of(self._row).get(key)
         lost_s = None if snapshot is None else self._reconciler.lost.wait_s(snapshot.metadata.uid)
         decision = decide_snapshot(self._view, self._row, key, self._waited_s(snapshot), lost_s)
-        is_lasting = decision.problem is not None and decision.after_s is None
-        return dataclasses.replace(decision, after_s=REPEAT_S) if is_lasting else decision
+        return decision if decision.problem is None else dataclasses.replace(decision, waits_for=frozenset({"change"}))
 
-    async def _perform(self, key: Key, decision: Decision[Action]) -> None:
+    async def _perform(self, key: Key, decision: Decision[Action]) -> Result | None:
         snapshot: Snapshot | None = self._view.of(self._row).get(key)
         await self._reconciler.carry_out(self._row, key, decision.actions)
         if snapshot is not None and len(self._made) < MOMENTS_MAX and any(isinstance(one, CreateContent) for one in decision.actions):
             self._made[snapshot.metadata.uid] = self._clock.now()
+        if decision.problem is None:
+            return None
+        await self._show(key, decision, Failed(decision.problem.error, problem=decision.problem))
+        return Result(decision.because, done=decision.done, after_s=decision.after_s)
 
     async def _show(self, key: Key, decision: Decision[Action], failed: Failed) -> None:
         if not isinstance(failed.problem, Failure):

@@ -20,7 +20,7 @@ from mooring.control.caches import Caches
 from mooring.control.call_slots import CallSlots
 from mooring.control.controller import Controller
 from mooring.control.decision import Deciding, Decision, Failed
-from mooring.control.events import REPEAT_S, EventRecorder
+from mooring.control.events import EventRecorder
 from mooring.control.manager import Manager
 from mooring.control.result import Result
 from mooring.control.runtime import Runtime
@@ -145,15 +145,15 @@ class ContentController:
     # -- one content
 
     def _decide(self, name: str) -> Decision[Action]:
-        """A problem waits for a change, which wakes the key, and is told again while it lasts."""
+        """Differs from other rooms: a problem waits for the change that wakes its key, and is not looked at meanwhile."""
         decision = decide_content(self._view, self._row, name, self._clock.now())
-        is_lasting = decision.problem is not None and decision.after_s is None
-        return dataclasses.replace(decision, after_s=REPEAT_S) if is_lasting else decision
+        return decision if decision.problem is None else dataclasses.replace(decision, waits_for=frozenset({"change"}))
 
-    async def _perform(self, name: str, decision: Decision[Action]) -> Result | None:
+    async def _perform(self, name: str, decision: Decision[Action]) -> Result:
         after = await self._reconciler.carry_out(name, decision)
         if decision.problem is not None:
-            return None
+            await self._show(name, decision, Failed(decision.problem.error, problem=decision.problem))
+            return Result(decision.because, after_s=decision.after_s)
         if not after.polls:
             done = decision.done if decision.actions else ""
             return Result(decision.because, done=done, again=after.again, waits_for=after.waits_for, after_s=decision.after_s)
