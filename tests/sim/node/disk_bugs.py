@@ -109,7 +109,7 @@ def _late_work_is_not_awaited() -> Planted:
 DISK_BUGS: Final[Mapping[str, Bug]] = {
     "records-first": Bug(_records_go_first, {"record-dropped"}),
     "records-missing": Bug(_records_come_last, {"unrecorded"}),
-    "found-trusted": Bug(_found_volumes_are_mounted, {"running-without", "pod-stuck"}, first_seed=68),
+    "found-trusted": Bug(_found_volumes_are_mounted, {"running-without", "pod-stuck"}, first_seed=73),
     "nothing-found": Bug(_nothing_is_found, {"pod-dropped", "not-in-use", "detached-in-use", *LEFT}, first_seed=1),
     "files-cleared": Bug(_files_are_cleared, {"deleted-in-mount"}),
     "folders-tried-once": Bug(_folders_are_tried_once, {"folder-left"}, first_seed=49),

@@ -267,7 +267,7 @@ LEFT: Final = frozenset({"mount-left", "staged-left", "published-left", "folder-
 
 MENDED: Final[Mapping[str, Bug]] = {
     "doubts-dropped": Bug(_doubts_are_dropped, {"not-in-use", "detached-in-use", "two-pods", "unstage-published"}, first_seed=182),
-    "doubtful-pod-holds-all": Bug(_one_pod_in_doubt_holds_all, {"in-use-left", "pod-left", "pod-stuck", *LEFT}, first_seed=4),
+    "doubtful-pod-holds-all": Bug(_one_pod_in_doubt_holds_all, {"in-use-left", "pod-left", "pod-stuck", *LEFT}, first_seed=11),
     "new-pods-hold-all": Bug(_new_pods_hold_all, {"held-up"}, first_seed=40),
     "unknown-volumes-stay": Bug(_unknown_volumes_stay, {"pod-left", "pod-stuck", "in-use-left", *LEFT}, first_seed=12),
     "leavings-in-the-way": Bug(_leavings_are_in_the_way, {"pod-left", "pod-stuck", "in-use-left", *LEFT}, first_seed=4),

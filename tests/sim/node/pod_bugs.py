@@ -101,6 +101,6 @@ POD_BUGS: Final[Mapping[str, Bug]] = {
     "running-hides-deletion": Bug(_running_hides_deletion, {"pod-left", "pod-stuck"}, first_seed=109),
     "pods-run-at-once": Bug(_pods_run_at_once, {"running-without"}),
     "pods-leave-at-once": Bug(_pods_leave_at_once, {"pod-dropped"}),
-    "one-pod-shared": Bug(_volumes_for_one_pod_are_shared, {"two-pods"}, first_seed=2),
+    "one-pod-shared": Bug(_volumes_for_one_pod_are_shared, {"two-pods"}, first_seed=5),
     "failed-pods-forgotten": Bug(_failed_pods_are_forgotten, {"pod-left", "pod-stuck", "in-use-left", *LEFT}, first_seed=9),
 }
