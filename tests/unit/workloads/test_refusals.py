@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from mooring.api.workloads import DEPLOYMENTS, JOBS
-from mooring.kube.errors import Conflict
+from mooring.kube.errors import Conflict, Invalid
 from tests.support.builders import a_job, a_workload
 from tests.support.virtual_loop import in_virtual_time
 from tests.support.workload_world import WorkloadWorld, condition
@@ -39,3 +41,17 @@ async def test_a_job_whose_time_is_up_goes_although_its_deletion_met_a_conflict(
         await world.create(a_job(ttlSecondsAfterFinished=30))
         await world.shown(JOBS, "sum", lambda job: condition(job, "Complete")[0] == "True")
         await world.gone(JOBS, "sum", wait_s=300.0)
+
+
+async def test_a_refusal_for_good_of_a_pods_release_is_told_and_is_no_staleness(capsys: pytest.CaptureFixture[str]) -> None:
+    world = WorkloadWorld()
+    error = Invalid("spec.containers: the rule says no")
+    rule = world.cluster.refuse("patch pods", times=None, error=error)
+    world.node.ends = {"sum": "Succeeded"}
+    async with world.living():
+        await world.create(a_job())
+        await asyncio.sleep(100.0)
+    told = [line for line in capsys.readouterr().err.splitlines() if f"could not be saved: {error}" in line]
+    assert 3 < rule.hits < 30
+    assert rule.hits - 1 <= len(told)
+    assert all("retry_in_s" in line for line in told)

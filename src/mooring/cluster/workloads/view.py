@@ -87,3 +87,5 @@ class WorkloadCaches:
         """Forgets a deletion of ours once the watch has shown it."""
         if change.new is None or is_deleting(change.new):
             self.going.discard(change.object.metadata.uid)
+        if change.old is not None and change.new is not None and change.old.metadata.uid != change.new.metadata.uid:
+            self.going.discard(change.old.metadata.uid)

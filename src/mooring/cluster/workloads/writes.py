@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -13,11 +13,13 @@ from mooring.api.meta import Key, Kind, Object, finalizers_of, is_deleting, key_
 from mooring.api.pods import PODS, Pod
 from mooring.cluster.workloads.ownership import Claimed, reference, with_owner, without_owner
 from mooring.cluster.workloads.view import WorkloadCaches
+from mooring.control.decision import Failed
 from mooring.control.events import EventRecorder
+from mooring.control.object_writer import ObjectWriter
 from mooring.control.result import Retry, Stale
 from mooring.control.runtime import Runtime
 from mooring.kube.cache.informer import Informer
-from mooring.kube.errors import ApiError, Conflict, Invalid, NotFound
+from mooring.kube.errors import ApiError, Conflict
 from mooring.kube.patch import merge_diff, merge_patch, remove_finalizer
 
 T = TypeVar("T", bound=Object)
@@ -32,6 +34,7 @@ class Writes:
     def __init__(self, runtime: Runtime, caches: WorkloadCaches, recorder: EventRecorder, kind: Kind[Any], objects: Informer[Any]) -> None:
         self.cluster, self.caches = runtime.cluster, caches
         self._recorder, self._kind, self._objects = recorder, kind, objects
+        self._writers: dict[str, ObjectWriter[Any]] = {}  # by plural
 
     def tell(self, obj: Object, reason: str, message: str, level: str = NORMAL) -> None:
         """An Event about an object of the kind."""
@@ -51,24 +54,19 @@ class Writes:
         return made
 
     async def delete_pod(self, pod: Pod) -> None:
-        """Counts as going from now on. Raises Stale where it could not be deleted now, or another pod has its name; ApiError."""
-        meta = pod.metadata
-        self.caches.going.add(meta.uid)
+        """Counts as going from now on, unless that fails. One that is gone is fine. Raises Retry, Stale."""
+        uid = pod.metadata.uid
+        self.caches.going.add(uid)
         try:
-            await self.cluster.delete(PODS, meta.name, meta.namespace, uid=meta.uid)
-        except NotFound:  # it is gone; the watch says so
-            pass
-        except ApiError as error:
-            self.caches.going.discard(meta.uid)
-            if isinstance(error, Conflict):
-                await self._look_again(PODS, self.caches.pods, key_of(pod))
-                raise Stale(f"pod {key_of(pod)} is not deleted: {error}") from error
+            await self.delete(PODS, self.caches.pods, pod)
+        except (Retry, Stale):
+            self.caches.going.discard(uid)
             raise
 
     # -- any object
 
     async def own(self, kind: Kind[T], informer: Informer[T], owner: Object, claimed: Claimed[T], finalizer: str = "") -> None:
-        """Adopts and releases. finalizer: that adopted objects get. Raises Stale when an object changes meanwhile."""
+        """Adopts and releases. finalizer: that adopted objects get. Raises Retry, Stale."""
         if claimed.adopt:
             await self._check_alive(owner)
         for obj in claimed.adopt:
@@ -81,43 +79,24 @@ class Writes:
 
     async def _check_alive(self, owner: Object) -> None:
         """Raises Stale where the owner is gone, or going, and the cache does not know: it may just have let go its objects, as orphans."""
-        key = key_of(owner)
-        try:
-            fresh = await self._objects.write(key, self.cluster.get(self._kind, key.name, key.namespace))
-        except NotFound as error:
-            raise Stale(f"{self._kind.name} {key} is gone") from error
-        if fresh.metadata.uid != owner.metadata.uid or is_deleting(fresh):
-            raise Stale(f"{self._kind.name} {key} is going")
+        with _refusals():
+            fresh = await self._writer(self._kind, self._objects).look(owner)
+        if is_deleting(fresh):
+            raise Stale(f"{self._kind.name} {key_of(owner)} is going")
 
     async def take_finalizer(self, pod: Pod, finalizer: str) -> None:
-        """Nothing where the pod has none. Raises Stale where it has changed or gone, and ApiError."""
-        meta = pod.metadata
-        if finalizer not in finalizers_of(pod):
-            return
-        key = key_of(pod)
-        try:
-            await self.caches.pods.write(key, self.cluster.patch(PODS, meta.name, remove_finalizer(pod, finalizer), meta.namespace))
-        except (Invalid, NotFound) as error:
-            await self._look_again(PODS, self.caches.pods, key)
-            raise Stale(f"pod {key} has changed or gone meanwhile") from error
+        """Nothing where the pod has none. Raises Stale where it has changed or gone, and Retry."""
+        if finalizer in finalizers_of(pod):
+            with _refusals():
+                await self._writer(PODS, self.caches.pods).patch(pod, remove_finalizer(pod, finalizer))
 
     async def amend(self, kind: Kind[T], informer: Informer[T], obj: T, change: Mapping[str, Any], *, subresource: str = "") -> None:
-        """A merge patch of this version of the object. Raises Stale."""
-        meta, key = obj.metadata, key_of(obj)
-        body = {**change, "metadata": {**change.get("metadata", {}), "resourceVersion": meta.resource_version}}
-        patch = self.cluster.patch(kind, key.name, merge_patch(body, of=obj), key.namespace, subresource=subresource)
-        try:
-            await informer.write(key, patch)
-        except (Conflict, NotFound) as error:
-            await self._look_again(kind, informer, key)
-            raise Stale(f"{kind.name} {key} has changed or gone meanwhile") from error
+        """A merge patch of this version of the object. Raises Retry, Stale."""
+        with _refusals():
+            await self._writer(kind, informer).patch(obj, merge_patch(change, of=obj), subresource, strictly=True)
 
-    async def _look_again(self, kind: Kind[T], informer: Informer[T], key: Key) -> None:
-        """The object's present state enters the cache, however late its watch is: otherwise the next step would be refused as this one was,
-        and its objects for an owner that is gone would be collected as soon as they are made. Raises ApiError.
-        """
-        with contextlib.suppress(NotFound):
-            await informer.write(key, self.cluster.get(kind, key.name, key.namespace))
+    def _writer(self, kind: Kind[T], informer: Informer[T]) -> ObjectWriter[T]:
+        return self._writers.setdefault(kind.plural, ObjectWriter(self.cluster, kind, informer))
 
     async def create(self, kind: Kind[T], informer: Informer[T], body: Mapping[str, Any], namespace: str) -> T:
         """Raises ApiError, AlreadyExists among them."""
@@ -125,20 +104,28 @@ class Writes:
         return await informer.write(key, self.cluster.create(kind, body, namespace))
 
     async def delete(self, kind: Kind[T], informer: Informer[T], obj: T, propagation: str = "") -> None:
-        """Raises Stale where it could not be deleted now, or another object has its name."""
-        meta = obj.metadata
-        try:
-            await self.cluster.delete(kind, meta.name, meta.namespace, uid=meta.uid, propagation=propagation)
-        except NotFound:
-            pass
-        except Conflict as error:
-            await self._look_again(kind, informer, key_of(obj))
-            raise Stale(f"{kind.name} {key_of(obj)} is not deleted: {error}") from error
+        """One that is gone is fine. Raises Stale where it could not be deleted now, and Retry."""
+        with _refusals():
+            await self._writer(kind, informer).delete(obj, propagation=propagation)
 
     async def write_status(self, obj: Object, old: msgspec.Struct, new: msgspec.Struct) -> bool:
-        """Of this version of the object. Returns False where nothing is new. Raises Stale."""
+        """Of this version of the object. Returns False where nothing is new. Raises Retry, Stale."""
         change = merge_diff(msgspec.to_builtins(old), msgspec.to_builtins(new))
         if not change:
             return False
         await self.amend(self._kind, self._objects, obj, {"status": change}, subresource="status")
         return True
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """The kit's failures as reconciles of workloads raise them: a Retry has the API server's error as its cause.
+
+    A conflict about an object as it was is Stale here: a failure stands in a workload's status, where a moment's conflict does not belong.
+    """
+    try:
+        yield
+    except Failed as failure:
+        if isinstance(failure.__cause__, Conflict):
+            raise Stale(str(failure)) from failure
+        raise Retry(str(failure)) from failure.__cause__

@@ -16,7 +16,6 @@ from mooring.cluster.workloads.replicasets.decide import Decision, decide, faile
 from mooring.cluster.workloads.view import BY_CONTROLLER, WorkloadCaches, controller_key
 from mooring.cluster.workloads.writes import WARNING, Writes
 from mooring.control.result import Result, Retry
-from mooring.kube.errors import ApiError
 
 
 class Reconciler:
@@ -73,9 +72,10 @@ class Reconciler:
             for pod in decision.delete:
                 await self._writes.delete_pod(pod)
                 self._writes.tell(replica_set, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}")
-        except ApiError as error:
-            self._writes.tell(replica_set, "FailedDelete", f"Error deleting: {error}", WARNING)
-            return failed(False, str(error), self._clock.wall_s()), error
+        except Retry as error:
+            text = str(error.__cause__)
+            self._writes.tell(replica_set, "FailedDelete", f"Error deleting: {text}", WARNING)
+            return failed(False, text, self._clock.wall_s()), error
         return None
 
     async def _create(self, replica_set: ReplicaSet) -> None:
