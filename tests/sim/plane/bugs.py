@@ -58,7 +58,9 @@ def _mounts_are_not_checked() -> Planted:
 
 def _reports_are_not_awaited() -> Planted:
     """An attachment is deleted while its Node still lists it."""
-    return _with_places(lambda place: dataclasses.replace(place, reported=False, node_record=NodeRecord(place.node_record.checked_at)))
+    return _with_places(
+        lambda place: dataclasses.replace(place, reported=False, node_record=NodeRecord(checked_at=place.node_record.checked_at))
+    )
 
 
 def _only_the_attached_block() -> Planted:

@@ -9,7 +9,9 @@ from typing import Final
 
 from mooring.api.core import Node
 from mooring.api.storage import VolumeAttachment
+from mooring.base.backoff import BackOff
 from mooring.base.clock import Instant
+from mooring.base.randomness import Random
 from mooring.control.events import REPEAT_S
 from mooring.kube.errors import LATE_S
 
@@ -57,7 +59,29 @@ class Told:
 
 
 @dataclasses.dataclass(slots=True)
-class Record:
+class Paced:
+    """What failed is tried again at `not_before`, whatever wakes its key meanwhile. failures: in a row.
+
+    The kit's back-off is a key's, and a change ends it. But a volume's key stands for all its nodes, each of which fails for itself; and
+    whatever happens to a node's volumes must not bring a refused report of it again at once.
+    """
+
+    failures: int = 0
+    not_before: Instant = -math.inf
+
+    def failed(self, backoff: BackOff, now: Instant, randomness: Random) -> float:
+        """Gives the seconds until the next try."""
+        self.failures += 1
+        delay_s = backoff.jittered_s(self.failures, randomness)
+        self.not_before = now + delay_s
+        return delay_s
+
+    def succeeded(self) -> None:
+        self.failures, self.not_before = 0, -math.inf
+
+
+@dataclasses.dataclass(slots=True)
+class Record(Paced):
     """One volume on one node. Times are None while what they count is not so.
 
     unwanted_since: no pod wants it there. unhealthy_since: the node is not ready, in the silence of this mark.
@@ -80,8 +104,6 @@ class Record:
     open_until: Instant = -math.inf
     seen_uid: str = ""
     made_uid: str = ""
-    failures: int = 0
-    not_before: Instant = -math.inf
     told: dict[str, Told] = dataclasses.field(default_factory=dict)
     class_names: tuple[str, ...] = ()
 
@@ -164,8 +186,8 @@ looked what is mounted, and says so with its first status after that."""
 
 
 @dataclasses.dataclass(slots=True)
-class NodeRecord:
-    """not_before: a write that failed is tried again then. gathers_until: what comes before is told in one write. writing: the report is
+class NodeRecord(Paced):
+    """gathers_until: what comes before is told in one write. writing: the report is
     being written. stale: the volumes whose entry in the report may be wrong; None for all.
 
     checked_at: when the node was asked for last: what its object shows is at least that new.
@@ -177,8 +199,6 @@ class NodeRecord:
 
     checked_at: Instant = -math.inf
     gathers_until: Instant = -math.inf
-    not_before: Instant = -math.inf
-    failures: int = 0
     writing: bool = False
     unsure: bool = False
     last_in_use: frozenset[str] | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -95,10 +94,7 @@ class Reconciler:
             for action in step.actions:
                 await self._perform(volume, place, action)
         except ApiError as error:
-            record = place.record
-            record.failures += 1
-            delay_s = BACK_OFF.jittered_s(record.failures, self._runtime.randomness)
-            record.not_before = self._runtime.clock.now() + delay_s
+            delay_s = place.record.failed(BACK_OFF, self._runtime.clock.now(), self._runtime.randomness)
             log.error(
                 "failed, trying again", error=error, volume=volume.unique, node=step.node, because=str(step.because), retry_in_s=delay_s
             )
@@ -149,7 +145,7 @@ class Reconciler:
             self._record(failed_notes(place.wishes, str(error)))
             raise
         record.creating = False
-        _succeeded(place)
+        place.record.succeeded()
 
     def _held_as(self, driver: str, node: str) -> tuple[str, str] | None:
         """The attacher's finalizer and the node's id, for a driver whose attacher runs in this process: that saves it a write."""
@@ -185,7 +181,7 @@ class Reconciler:
             if not isinstance(error, Conflict):  # that one is about our own uid
                 self._record(detach_notes(volume, place, str(error)))
             raise
-        _succeeded(place)
+        place.record.succeeded()
         if action.forced:
             self._metrics.forced(action.forced)
             log.warning("detached by force", VolumeAttachment=action.name, node=action.node, why=action.forced)
@@ -263,10 +259,6 @@ class Reconciler:
 
 def _since(moment: Instant | None, now: Instant) -> float:
     return 0.0 if moment is None else now - moment
-
-
-def _succeeded(place: Place) -> None:
-    place.record.failures, place.record.not_before = 0, -math.inf
 
 
 def _waits(place: Place, step: d.Step) -> bool:

@@ -6,12 +6,10 @@ itself becomes another.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection
 from typing import Final
 
 from mooring.api.core import NODES, Node
-from mooring.api.meta import Key
 from mooring.base.backoff import BackOff
 from mooring.base.log import logger
 from mooring.cluster.attachdetach import reasons as why
@@ -21,10 +19,11 @@ from mooring.cluster.attachdetach.facts import Volume
 from mooring.cluster.attachdetach.release import Rules
 from mooring.cluster.attachdetach.view import BY_NODE, View
 from mooring.cluster.attachdetach.waited import note_of, written_on
-from mooring.control.result import Result
+from mooring.control.decision import Failed
+from mooring.control.object_writer import ObjectWriter
+from mooring.control.result import Result, Stale, Vanished
 from mooring.control.runtime import Runtime
 from mooring.kube.cache.informer import Informer
-from mooring.kube.errors import ApiError, Conflict, Invalid, NotFound, ServerError, Unreachable
 
 GATHER_S: Final = 0.05
 """The shortest time between two writes of one node's report: what attaches in a burst is told in a few writes; a single one at once."""
@@ -42,8 +41,9 @@ class Reports:
     the node's volumes come to meanwhile does not shorten it."""
 
     def __init__(self, runtime: Runtime, view: View, nodes: Informer[Node], rules: Rules, written: Callable[[str], None]) -> None:
-        self._cluster, self._clock, self._randomness = runtime.cluster, runtime.clock, runtime.randomness
-        self._view, self._nodes, self._rules, self._written = view, nodes, rules, written
+        self._clock, self._randomness = runtime.clock, runtime.randomness
+        self._view, self._rules, self._written = view, rules, written
+        self._nodes = ObjectWriter(runtime.cluster, NODES, nodes)
 
     async def reconcile(self, name: str) -> Result:
         await self._clock.sleep(0)  # a report may look at hundreds of volumes: others get their turn before the next one
@@ -63,19 +63,12 @@ class Reports:
         because = why.Reporting(name, _names(report))
         try:
             await self._write(node, report, waited)
-        except ApiError as error:
-            delay_s = self._failed(name)
-            log.error("could not write the attached volumes, trying again", error=error, node=name, retry_in_s=delay_s)
+        except Failed as failure:
+            record.mark_all()
+            delay_s = record.failed(BACK_OFF, self._clock.now(), self._randomness)
+            log.error("could not write the attached volumes, trying again", error=failure, node=name, retry_in_s=delay_s)
             return Result(because, after_s=delay_s)
         return Result(because, done="wrote the attached volumes", again=True)
-
-    def _failed(self, name: str) -> float:
-        record = self._view.memory.node(name)
-        record.mark_all()
-        record.failures += 1
-        delay_s = BACK_OFF.jittered_s(record.failures, self._randomness)
-        record.not_before = self._clock.now() + delay_s
-        return delay_s
 
     def _volumes_of(self, node: str, stale: Collection[str] | None) -> list[Volume]:
         """The stale ones; for None those that are attached to the node."""
@@ -89,26 +82,25 @@ class Reports:
         record = self._view.memory.node(name)
         record.writing = True
         try:
-            request = self._cluster.patch(NODES, name, report_patch(node, report, waited), subresource="status")
-            await self._nodes.write(Key("", name), request)
+            await self._nodes.patch(node, report_patch(node, report, waited), "status")
             record.checked_at = began
-        except NotFound:
-            if self._view.node(name) is not None:
-                raise
-        except (Conflict, Invalid):  # another Node of that name
+        except Vanished as error:  # another Node may have its name; while the cache shows this very one, nothing has ended
             record.mark_all()
-            found = await self._cluster.get(NODES, name)
-            self._nodes.wrote(found)
-            if found.metadata.uid == node.metadata.uid:
-                raise
-        except (Unreachable, ServerError):
-            record.unsure = True
+            shown = self._view.node(name)
+            if shown is not None and shown.metadata.uid == node.metadata.uid:
+                raise Failed(str(error)) from error
+        except Stale:
+            record.mark_all()
+            raise
+        except Failed as failure:
+            record.unsure = record.unsure or failure.is_unanswered
             raise
         finally:
             record.writing = False
             record.gathers_until = began + max(GATHER_S, GATHER_SHARE * (self._clock.now() - began))
             self._written(name)
-        record.unsure, record.failures, record.not_before = False, 0, -math.inf
+        record.unsure = False
+        record.succeeded()
 
     def _forget(self, name: str) -> None:
         memory = self._view.memory

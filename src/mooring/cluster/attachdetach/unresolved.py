@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Final
 
@@ -16,6 +15,7 @@ from mooring.cluster.attachdetach import reasons as why
 from mooring.cluster.attachdetach.identity import BOUND, pod_wants_volumes
 from mooring.cluster.attachdetach.memory import REMIND_S
 from mooring.cluster.attachdetach.view import View
+from mooring.control.event_once import EventOnce
 from mooring.control.events import SLACK_S, EventRecorder
 from mooring.control.result import Result
 
@@ -66,38 +66,35 @@ class Unresolved:
     """Tells pods, once for each reason and again after a while; a pod that misses nothing any more is forgotten."""
 
     def __init__(self, view: View, recorder: EventRecorder, clock: Clock) -> None:
-        self._view, self._recorder, self._clock = view, recorder, clock
+        self._view, self._once, self._clock = view, EventOnce(recorder, clock, REMIND_S), clock
         self._since: dict[Key, tuple[str, Instant]] = {}
-        self._told: dict[Key, dict[tuple[str, str], Instant]] = {}
 
     async def reconcile(self, key: Key) -> Result:
         pod = self._view.pods.get(key)
         obstacles = [] if pod is None else list(obstacles_of(self._view, pod))
         if pod is None or not obstacles:
-            self._since.pop(key, None)
-            self._told.pop(key, None)
+            self._forget(key)
             return Result(why.Resolved())
         because = why.LeadsNowhere("; ".join(f"{name}: {text}" for name, text in obstacles))
         left_s = self._left_s(key, pod)
         if left_s > 0:
             return Result(because, after_s=left_s)
-        return Result(because, after_s=REMIND_S + SLACK_S if self._tell(key, pod, obstacles) else AGAIN_S)
+        return Result(because, after_s=REMIND_S + SLACK_S if self._tell(pod, obstacles) else AGAIN_S)
 
     def _left_s(self, key: Key, pod: Pod) -> float:
         """Seconds until it is told. Another pod of that name waits anew."""
         uid, now = pod.metadata.uid, self._clock.now()
         if self._since.get(key, ("", now))[0] != uid:
+            self._forget(key)
             self._since[key] = uid, now
-            self._told.pop(key, None)
         return self._since[key][1] + TELL_AFTER_S - now
 
-    def _tell(self, key: Key, pod: Pod, obstacles: list[tuple[str, str]]) -> bool:
+    def _forget(self, key: Key) -> None:
+        uid, _ = self._since.pop(key, ("", 0.0))
+        self._once.forget(uid)
+
+    def _tell(self, pod: Pod, obstacles: list[tuple[str, str]]) -> bool:
         """False when there was no room for an event."""
-        told, now = self._told.setdefault(key, {}), self._clock.now()
-        for name, text in obstacles:
-            message = f'AttachVolume.Attach failed for volume "{name}" : {text}'
-            if now - told.get((name, text), -math.inf) >= REMIND_S:
-                if not self._recorder.event(reference_to(pod, "Pod"), "Warning", "FailedAttachVolume", message):
-                    return False
-                told[name, text] = now
-        return True
+        ref = reference_to(pod, "Pod")
+        messages = [f'AttachVolume.Attach failed for volume "{name}" : {text}' for name, text in obstacles]
+        return all(self._once.tell(ref, "FailedAttachVolume", message, about=message) for message in messages)
