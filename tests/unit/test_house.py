@@ -359,9 +359,7 @@ OWN_DECISIONS = [
 ]
 OWN_FAILED = []
 OWN_CONFLICTS = [
-    "cluster/attachdetach/reports.py",
     "cluster/binder/scheduling/reconcile.py",
-    "cluster/workloads/writes.py",
     "node/volumes/steps/growth.py",
     "sidecars/cluster_registrar/registration.py",
     "sidecars/provisioner/capacity/reconcile.py",
@@ -372,13 +370,10 @@ OWN_CONFLICTS = [
 OWN_REPEATS = [
     "cluster/attachdetach/memory.py",
     "cluster/binder/announcer.py",
-    "cluster/snapshots/controller.py",
     "node/volumes/steps/announcements.py",
     "sidecars/provisioner/deletion/controller.py",
-    "sidecars/snapshotter/controller.py",
 ]
 WIDE_CONSTRUCTORS = [
-    "apiserver/web/server.py:ApiServer",
     "cli/ports.py:NetworkPorts",
     "control/controller.py:Controller",
     "dev/controllers.py:Controllers",
@@ -422,9 +417,8 @@ def test_the_kit_answers_where_an_object_has_moved() -> None:
 
 def test_the_kit_tells_once() -> None:
     """`EventOnce` does: nobody else counts the time until an event is repeated."""
-    readers = {
-        below_src(path) for path in SOURCES if in_rooms(path) and "mooring.control.events.REPEAT_S" in imported_modules(path.read_text())
-    }
+    name = "mooring.control.events.REPEAT_S"
+    readers = {below_src(path) for path in SOURCES if in_rooms(path) and name in imported_modules(path.read_text())}
     assert set(OWN_REPEATS) == readers
 
 
