@@ -73,11 +73,15 @@ class NodeService(Backend):
         await self.call(verb, handle, path, {})
 
     def knows(self, verb: str, handle: str, path: str) -> None:
-        """Raises DriverError for what it is to take from where it does not know it to be."""
-        if verb in GIVING:
+        """Raises DriverError for what it is to take from where it does not know it to be.
+
+        What it is about to bring to a path it knows there again, also where it had forgotten the path: that volume is locked.
+        """
+        at_work = self.locks.get(handle)
+        if verb in GIVING or (at_work is not None and at_work.verb in GIVING and at_work.node_id == path):
             return
         is_here = path in self._machine.published if verb == UNPUBLISH else self._machine.staged.get(handle) == path
-        if path in self.forgotten or (self.own.habits.knows_own and not is_here and handle not in self.locks):
+        if path in self.forgotten or (self.own.habits.knows_own and not is_here and at_work is None):
             raise DriverError(Code.NOT_FOUND, f"no volume {handle}")
 
     def _hangs(self, verb: str, handle: str, path: str) -> bool:
