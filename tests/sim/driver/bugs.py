@@ -141,7 +141,7 @@ def _state_is_not_synced() -> Planted:
 
 def _uses_are_not_kept() -> Planted:
     """A volume is mounted, and no record says so."""
-    return mock.patch.object(NodePart, "put_use", return_value=None)
+    return mock.patch.object(NodePart, "save_use", return_value=None)
 
 
 def _ready_at_once() -> Planted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 from collections.abc import Awaitable, Callable
@@ -12,10 +13,12 @@ from typing import Any
 import pytest
 
 from mooring.base.errors import ConfigError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.capabilities import Capability, NodeCapability
 from mooring.driver.hostpath import statefile
 from mooring.driver.hostpath.layout import Limits
+from mooring.driver.hostpath.node import staging, targets
 from mooring.driver.hostpath.node.mount_mode import LINK, MountMode
 from mooring.driver.hostpath.node.mounting import Links
 from mooring.driver.hostpath.options import HostpathOptions
@@ -456,6 +459,39 @@ async def test_a_pods_own_volume_that_is_not_saved_leaves_nothing(tmp_path: Path
             await refused(driver.node_publish_volume(an_inline("csi-1", tmp_path / "one")), Code.RESOURCE_EXHAUSTED)
         assert [] == list((tmp_path / "state" / "volumes").iterdir())
         await driver.node_publish_volume(an_inline("csi-1", tmp_path / "one"))
+
+
+def _fails_for_another(monkeypatch: pytest.MonkeyPatch, module: Any, journal: Any) -> None:
+    """While the loop devices of a volume are given back, another call's write fails; it takes along what is not saved yet."""
+
+    async def release(*_of: object) -> None:
+        def failing(_state: object) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+        with monkeypatch.context() as patch, contextlib.suppress(DriverError):
+            patch.setattr(journal, "_write", failing)
+            await journal.flushed()
+
+    monkeypatch.setattr(module, "release_unused", release)
+
+
+async def test_a_path_is_not_said_to_be_left_while_its_record_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with linking(tmp_path) as driver:
+        await driver.node_publish_volume(an_inline("csi-1", tmp_path / "target"))
+        _fails_for_another(monkeypatch, targets, driver._journal)
+        await driver.node_unpublish_volume(a_withdrawal("csi-1", tmp_path / "target"))
+        assert {} == state_of(tmp_path).volumes
+        assert [] == list((tmp_path / "state" / "volumes").iterdir())
+
+
+async def test_a_volume_is_not_said_to_be_unstaged_while_its_record_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with linking(tmp_path) as driver:
+        volume = OnNode(driver, tmp_path)
+        await volume.up()
+        await volume.unpublish()
+        _fails_for_another(monkeypatch, staging, driver._journal)
+        await volume.unstage()
+        assert state_of(tmp_path).volumes[volume.volume_id].use_on(volume.node_id) is None
 
 
 # Meanwhile

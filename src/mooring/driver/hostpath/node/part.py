@@ -50,11 +50,15 @@ class NodePart:
     def use_of(self, volume: Volume) -> Use:
         return volume.use_on(self.node_id) or Use(self.node_id)
 
-    def put_use(self, volume_id: str, use: Use) -> None:
-        """Replaces what this node has of the volume, in its newest record."""
+    async def save_use(self, volume_id: str, use: Use) -> None:
+        """Replaces what this node has of the volume, in its newest record, and returns once the disk has that. Raises DriverError.
+
+        Who does anything else between the two doesn't hear that another caller's write has failed, and undone the change.
+        """
         volume = self.core.state.volumes.get(volume_id)
         if volume is not None:
             self.core.journal.put(self.core.state.with_volume(volume.used(use)))
+        await self.core.journal.flushed()
 
     def source(self, volume: Volume, capability: csi.VolumeCapability | None = None, *, readonly: bool = False) -> Source:
         """The volume's data, wanted as the capability says."""

@@ -32,8 +32,7 @@ class Staging(Plugin):
             source = node.source(volume, request.volume_capability, readonly=readonly)
             await check_mountable(node, volume, source, path)
             use = node.use_of(volume)
-            node.put_use(volume.id, msgspec.structs.replace(use, staging_path=str(path)))
-            await node.core.journal.flushed()
+            await node.save_use(volume.id, msgspec.structs.replace(use, staging_path=str(path)))
             try:
                 await node.run(lambda: node.mounts.stage(source, path))
             except DriverError:
@@ -48,9 +47,8 @@ class Staging(Plugin):
         use = self._node.use_of(self._node.known(volume.id))
         source, path = self._node.source(volume), targets.plain(use.staging_path)
         if not await self._node.run(lambda: self._node.mounts.holds(source, path)):
-            self._node.put_use(volume.id, msgspec.structs.replace(use, staging_path=""))
+            await self._node.save_use(volume.id, msgspec.structs.replace(use, staging_path=""))
             await release_unused(self._node, volume)
-        await self._node.core.journal.flushed()
 
     async def node_unstage_volume(self, request: csi.NodeUnstageVolumeRequest) -> csi.NodeUnstageVolumeResponse:
         """Differs from csi-driver-host-path: OK for a volume that is not known, as NodeUnpublishVolume."""
@@ -68,8 +66,8 @@ class Staging(Plugin):
             if is_recorded or await node.run(lambda: node.mounts.holds(source, path)):
                 await node.run(lambda: targets.clear(path))
                 if is_recorded:
-                    node.put_use(volume.id, msgspec.structs.replace(use, staging_path=""))
-            await release_unused(node, volume)  # also where a kill came between the record, which other calls may save, and this
+                    await node.save_use(volume.id, msgspec.structs.replace(use, staging_path=""))
+            await release_unused(node, volume)  # also where a kill came between the record and this
             await node.core.journal.flushed()
         return csi.NodeUnstageVolumeResponse()
 

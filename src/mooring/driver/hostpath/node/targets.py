@@ -53,8 +53,8 @@ class Targets(InlineVolumes):
         staging = targets.plain(node.use_of(volume).staging_path or str(node.own_staging(volume)))
         await check_mountable(node, volume, source, staging)
         was_there = node.use_of(volume).at(str(path)) is not None
-        node.put_use(volume.id, node.use_of(volume).with_target(Target(str(path), request.volume_capability.access_mode.mode, readonly)))
-        await node.core.journal.flushed()
+        target = Target(str(path), request.volume_capability.access_mode.mode, readonly)
+        await node.save_use(volume.id, node.use_of(volume).with_target(target))
         try:
             await node.run(lambda: node.mounts.publish(source, staging, path))
             if group is not None and not readonly and not volume.is_block:
@@ -110,5 +110,5 @@ class Targets(InlineVolumes):
             node.core.check_still(volume)
             own = targets.plain(str(node.own_staging(volume)))
             await node.run(lambda: targets.withdraw(own))
-        node.put_use(volume.id, left)
+        await node.save_use(volume.id, left)
         await release_unused(node, volume)
