@@ -325,6 +325,28 @@ def test_an_item_that_is_null_has_no_keys(api: Rest, shapes: str, name: str) -> 
     )
 
 
+def test_the_long_name_of_a_feature_is_told_of_its_length(api: Rest, name: str) -> None:
+    wrong = api.post(NODES, {**a_node(name), "status": {"declaredFeatures": ["a" * 254]}})
+    wrong.invalid((INVALID, "status.declaredFeatures[0]", "must be no more than 253 characters"))
+
+
+@pytest.mark.parametrize(
+    ("image", "policy"),
+    [
+        ("a" * 247, "Always"),
+        ("a" * 248, "IfNotPresent"),
+        ("a/" + "b" * 253, "Always"),
+        ("a.b/" + "c" * 255, "Always"),
+        ("a.b/" + "c" * 256, "IfNotPresent"),
+        ("docker.io/" + "a" * 248, "IfNotPresent"),
+    ],
+    ids=len,
+)
+def test_the_path_of_an_image_has_a_largest_length(api: Rest, name: str, image: str, policy: str) -> None:
+    made = api.post(PODS, a_pod(name, containers=[{"name": "c", "image": image}]), dryRun="All").ok(201)
+    assert policy == made["spec"]["containers"][0]["imagePullPolicy"]
+
+
 def test_null_is_no_amount(api: Rest, name: str) -> None:
     made = api.post(NODES, a_node(name, capacity={"cpu": None}), dryRun="All").ok(201)
     assert {"cpu": "0"} == made["status"]["capacity"]

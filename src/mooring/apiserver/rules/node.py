@@ -40,6 +40,7 @@ _NOT_READY: Final = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedul
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _EXTERNAL_ID_WARNING: Final = "spec.externalID: this field is deprecated, and is unused by Kubernetes"
 _FEATURE: Final = re.compile(r"[A-Z][A-Za-z0-9]*(/[A-Za-z][A-Za-z0-9]*)*")
+_FEATURE_MAX: Final = 253
 _FEATURE_RULE: Final = (
     "must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), "
     "and contain only alphanumeric characters and slashes"
@@ -122,7 +123,9 @@ def _validate_features(features: list[str]) -> Iterator[Cause]:
             yield field_errors.invalid(field, feature, "list must be sorted alphabetically")
         if number and feature == features[number - 1]:
             yield field_errors.duplicate(field, feature)
-        if not _FEATURE.fullmatch(feature):
+        if len(feature.encode()) > _FEATURE_MAX:
+            yield field_errors.invalid(field, feature, f'invalid feature name "{feature}": must be no more than {_FEATURE_MAX} characters')
+        elif not _FEATURE.fullmatch(feature):
             yield field_errors.invalid(field, feature, f'invalid feature name "{feature}": {_FEATURE_RULE}')
 
 

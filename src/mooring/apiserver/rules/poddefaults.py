@@ -110,9 +110,17 @@ def _default_container(container: Json) -> None:
 def pull_policy(image: str) -> str:
     """Always for what may mean another image tomorrow. A text that names no image is not examined."""
     found = _IMAGE.fullmatch(image)
-    if found is None or len(found["name"]) > _IMAGE_NAME_MAX or _IMAGE_ID.fullmatch(found["name"]):
+    if found is None or len(_path_of(found["name"])) > _IMAGE_NAME_MAX or _IMAGE_ID.fullmatch(found["name"]):
         return "IfNotPresent"
     return "Always" if found["tag"] == "latest" or not (found["tag"] or found["digest"]) else "IfNotPresent"
+
+
+def _path_of(name: str) -> str:
+    """The image's name in its registry; the usual registry has those without a folder in one of its own."""
+    first, slash, rest = name.partition("/")
+    if slash and (first == "localhost" or first.lower() != first or not {".", ":"}.isdisjoint(first)):
+        return rest if "/" in rest or first not in ("docker.io", "index.docker.io") else f"library/{rest}"
+    return name if slash else f"library/{name}"
 
 
 def _default_pod_requests(spec: Json) -> None:
