@@ -60,7 +60,8 @@ class Deletions(Ledger):
 
     # -- changes
 
-    def _content_gone(self, old: Json) -> None:
+    def _content_gone(self, old: Json, version: int) -> None:
+        """version: of its end."""
         name, status = old["metadata"]["name"], old.get("status") or {}
         self._gone.add(name)
         handle = status.get("snapshotHandle")
@@ -76,6 +77,7 @@ class Deletions(Ledger):
             self.kept.update(handles_of(old) & self._backend.staying())
             self.loose.update(handles_of(old) - self._backend.staying())  # a deletion that has begun is not taken back, and may still fail
         elif unbound:  # nothing holds such a one: its snapshot may go or stay
+            self.unheld.update(dict.fromkeys(handles_of(old), version))
             (self.loose if is_wanted_gone else self.kept).update(handles_of(old) & self._backend.staying())
         elif (
             others or handle in self.kept | self.loose or name in self.torn or not self.is_single
@@ -83,6 +85,8 @@ class Deletions(Ledger):
             pass
         elif handle in self._backend.astray or any(f"Snapshot {handle} is deleted without" in text for text in self.telling.texts):
             pass  # its deletion was asked for as another tenant, and whoever can know that has been told
+        elif self._is_left_to_unheld(name, handle or ""):
+            self.kept.update(handles_of(old) & self._backend.staying())  # as that one's end had it
         elif handle in self._backend.private_handles and is_imported_without_secret(old):
             self.loose.add(handle)  # who imported it did not say with which Secret it was made
         elif handle in self._backend.snapshots and not status.get("volumeGroupSnapshotHandle") and name not in self.was_retained:

@@ -119,7 +119,7 @@ class Laws(Deletions):
         if WRITING.get() is not None and old is not None and new is not None:
             self._check_foreign(resource.plural, old, new)
         if resource.plural == CONTENTS:
-            self._content_changed(old, new)
+            self._content_changed(old, new, change.rv)
         elif resource.plural == GROUP_CONTENTS:
             self._group_content_changed(old, new)
         elif resource.plural == SNAPSHOTS and new is not None:
@@ -148,10 +148,10 @@ class Laws(Deletions):
         if foreign(old) != foreign(new):
             self._fail("foreign-touched", f"{plural} {new['metadata']['name']}: {foreign(old)} became {foreign(new)}")
 
-    def _content_changed(self, old: Json | None, new: Json | None) -> None:
+    def _content_changed(self, old: Json | None, new: Json | None, version: int) -> None:
         if new is None:
             assert old is not None
-            self._content_gone(old)
+            self._content_gone(old, version)
             return
         name, status = new["metadata"]["name"], new.get("status") or {}
         if old is None and name in self._gone:

@@ -8,12 +8,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from mooring.api.meta import Kind
-from mooring.kube.cluster import Request, Verb
+from mooring.kube.cluster import Patch, PatchType, Request, Verb
 from mooring.kube.errors import ApiError, BadRequest, Forbidden, Invalid, ServerError, TooLarge
 from tests.sim.laws import WRITING, Write
 from tests.sim.line import Fate, what_of
 from tests.sim.mortal import Mortal
 from tests.sim.provisioning.line import WritingLine
+from tests.sim.snapshots.objects import CONTENTS
 
 LATENCY_S: Final = 0.05
 """Of each write, where two processes with different views undo each other's work as long as one's watch is late."""
@@ -36,6 +37,12 @@ def _denial(error: str) -> ApiError:
     return ServerError("failed calling webhook", code=500)
 
 
+def _lets_go(patch: Patch) -> bool:
+    """True where it removes a finalizer."""
+    steps = patch.body if patch.type is PatchType.JSON else ()
+    return any(step["op"] == "remove" and step["path"].startswith("/metadata/finalizers") for step in steps)
+
+
 class SnapshotLine(WritingLine):
     """watched: the kinds that the program follows."""
 
@@ -51,6 +58,8 @@ class SnapshotLine(WritingLine):
             return await super().ask(request)
         if request.verb is Verb.PATCH and request.kind.plural != "events":
             self._tell(f"means to {what_of(request)} {json.dumps(request.body.body)}")
+            if request.kind.plural == CONTENTS and _lets_go(request.body):
+                self._world.laws.release_begins(self._mortal.who, request.name)
         token = WRITING.set(Write(self._mortal.number, lambda: self._mortal.alive, what_of(request), request.name, excused=False))
         try:
             if not self._world.laws.is_single:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -10,8 +12,9 @@ from mooring.api.core import SECRETS
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CLASSES
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS as VGSC
 from mooring.api.group_snapshot import GROUP_SNAPSHOTS as VGS
+from mooring.api.meta import Kind
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES
-from mooring.api.snapshot_names import BEING_CREATED, CLAIM_FINALIZER, MANAGED_BY, TOUCHED
+from mooring.api.snapshot_names import BEING_CREATED, BEING_DELETED, CLAIM_FINALIZER, CONTENT_FINALIZER, MANAGED_BY, TOUCHED, YES
 from mooring.api.snapshot_names import SECRET_NAME as DELETION_SECRET_NAME
 from mooring.api.snapshot_names import SECRET_NAMESPACE as DELETION_SECRET_NAMESPACE
 from mooring.apiserver.local import Faults
@@ -116,6 +119,32 @@ async def test_S39_a_snapshot_that_another_content_stands_for_stays(policy):
         await world.gone(VS, "again")
         await world.settle(2.0)
         assert (set() if policy == "Delete" else {handle}) == set(world.driver.snapshots)
+
+
+class _GoesFirst(Faults):
+    """As the first write comes to a content that goes, `before_it` happens. A write to one object can't ask for another."""
+
+    before_it: Callable[[], Awaitable[None]] | None = None
+
+    async def before(self, verb: str, kind: Kind[Any], name: str) -> None:
+        if (verb, kind.plural, name) == ("patch", VSC.plural, "first") and self.before_it is not None:
+            before_it, self.before_it = self.before_it, None
+            await before_it()
+
+
+async def test_S39_a_snapshot_stays_where_its_other_content_goes_while_the_release_is_on_its_way():
+    world = await SnapshotWorld(faults=(faults := _GoesFirst())).base()
+    world.driver.add("there")
+    await world.create(a_new_content("first", snapshot="first", handle="there", finalizers=[CONTENT_FINALIZER]))
+    await world.create(a_new_content("unheld", snapshot="second", handle="there", ref_uid=None))
+    async with world.snapshotting():
+        await world.content_ready("first")
+        await world.annotate(VSC, "first", **{BEING_DELETED: YES})
+        faults.before_it = lambda: world.delete(VSC, "unheld")
+        await world.delete(VSC, "first")
+        await world.gone(VSC, "first")
+        assert ([], []) == (world.driver.made(DELETE), await world.list(VSC))
+        assert "unheld" in await world.told("first", "SnapshotKept")
 
 
 async def test_S39_two_contents_of_one_snapshot_that_go_together_leave_nothing():
