@@ -112,6 +112,6 @@ DISK_BUGS: Final[Mapping[str, Bug]] = {
     "found-trusted": Bug(_found_volumes_are_mounted, {"running-without", "pod-stuck"}, first_seed=73),
     "nothing-found": Bug(_nothing_is_found, {"pod-dropped", "not-in-use", "detached-in-use", *LEFT}, first_seed=1),
     "files-cleared": Bug(_files_are_cleared, {"deleted-in-mount"}),
-    "folders-tried-once": Bug(_folders_are_tried_once, {"folder-left"}, first_seed=49),
-    "late-work-unawaited": Bug(_late_work_is_not_awaited, {"record-dropped", "unrecorded", *LEFT}, first_seed=294),
+    "folders-tried-once": Bug(_folders_are_tried_once, {"folder-left"}, first_seed=30),
+    "late-work-unawaited": Bug(_late_work_is_not_awaited, {"record-dropped", "unrecorded", *LEFT}, first_seed=49),
 }
