@@ -226,7 +226,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "no-back-off": Bug(no_back_off, {"hot-loop"}, first_seed=4),
     "failures-final": Bug(failures_are_final, {"wanted-unattached", "wanted-missing", "unwanted-left", "volume-left"}, first_seed=10),
     "users-of-volumes-unseen": Bug(_users_of_volumes_are_not_seen, {"volume-dropped"}, first_seed=8),
-    "volumes-held-blindly": Bug(_volumes_are_held_blindly, {"finalizer-twice"}, first_seed=83),
+    "volumes-held-blindly": Bug(_volumes_are_held_blindly, {"finalizer-twice"}, first_seed=234),
     "calls-keep-no-volume": Bug(_calls_keep_no_volume, {"volume-dropped", "unwanted-left"}, first_seed=706),
     "removals-untested": Bug(_removals_are_not_tested, {"foreign-touched"}, first_seed=13),
     "unconfirmed-publishes-end-with-attachment": Bug(
@@ -239,7 +239,6 @@ BUGS: Final[Mapping[str, Bug]] = {
     "undos-see-no-twin": Bug(_undos_see_no_twin, {"unpublish-wanted"}, first_seed=318),
     "names-are-identities": Bug(_names_are_identities, {"mark-astray", "late-astray"}, first_seed=41),
     "removals-of-any-object": Bug(_removals_are_of_any_object, {"late-astray"}, first_seed=589),
-    "shown-publishes-unconfirmed": Bug(_shown_publishes_stay_unconfirmed, {"unpublish-mounted"}, first_seed=522),
     "former-machines-forgotten": Bug(
         _former_machines_are_forgotten, {"finalizer-dropped", "published-unwanted", "two-nodes"}, first_seed=6
     ),

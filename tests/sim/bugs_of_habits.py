@@ -68,7 +68,6 @@ _NOT_WELL: Final = {
 BUGS: Final[Mapping[str, Bug]] = {
     "fence-stays-open": Bug(_fence_stays_open, {"no-lease"}, first_seed=11),
     "set-back-unnoticed": Bug(set_backs_are_not_noticed, _NOT_WELL, first_seed=25),
-    "lists-unproved": Bug(_lists_are_not_proved, _NOT_WELL, first_seed=9779),
     "undos-silence-the-next": Bug(_undos_silence_the_next, {"silent"}, first_seed=915),
     "namesakes-are-strangers": Bug(_namesakes_are_strangers, {"two-nodes", "unpublish-wanted"}, first_seed=48),
     "contexts-kept": Bug(_contexts_are_kept, {"metadata-wrong"}, first_seed=148),
