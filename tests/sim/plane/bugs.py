@@ -199,7 +199,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "mounts-unchecked": Bug(_mounts_are_not_checked, {"I3", "I6"}, first_seed=2),
     "reports-unawaited": Bug(_reports_are_not_awaited, {"I4"}, first_seed=8),
     "only-attached-block": Bug(_only_the_attached_block, {"I1", "I2"}, first_seed=8),
-    "own-writes-forgotten": Bug(_own_writes_are_forgotten, {"I1", "I2", "I4", "I10"}, first_seed=24),
+    "own-writes-forgotten": Bug(_own_writes_are_forgotten, {"I1", "I2", "I4", "I10"}, first_seed=26),
     "intents-in-memory": Bug(claim_bugs.BUGS["intents-in-memory"].plant, {"create-unwritten", "leaked"}, first_seed=5),
     "uncertain-detaches-final": Bug(_uncertain_detaches_are_final, {"I2", "I6", "I9"}, first_seed=26),
     "force-early": Bug(_force_comes_early, {"I11"}, first_seed=82),
@@ -217,5 +217,5 @@ BUGS: Final[Mapping[str, Bug]] = {
     "agent-finds-nothing": Bug(node_bugs.BUGS["nothing-found"].plant, {"pod-dropped", "not-in-use", "I6", *LEFT}, first_seed=199),
     "scheduler-deaf": Bug(_pods_do_not_hear_of_claims, {"I7"}, first_seed=27),
     "fence-stays-open": Bug(bugs_of_habits.BUGS["fence-stays-open"].plant, {"no-lease"}, first_seed=193),
-    "failures-final": Bug(failures_are_final, {"I7", "I8", "I9", "pod-left"}, first_seed=2),
+    "failures-final": Bug(failures_are_final, {"I7", "I8", "I9", "pod-left"}, first_seed=7),
 }

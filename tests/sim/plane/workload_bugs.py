@@ -133,6 +133,6 @@ WORKLOAD_BUGS: Final[Mapping[str, Bug]] = {
     "pods-go-at-once": Bug(_pods_go_at_once, {"two-of-ordinal"}, first_seed=92),
     "one-more-goes": Bug(_one_more_goes, {"too-few-left"}, first_seed=157),
     "successes-uncounted": Bug(_successes_do_not_count, {"too-many-made"}, first_seed=100),
-    "failures-are-successes": Bug(_failures_are_successes, {"counted-wrong", "job-lies"}, first_seed=63),
+    "failures-are-successes": Bug(_failures_are_successes, {"counted-wrong", "job-lies"}, first_seed=75),
     "one-less-will-do": Bug(_one_less_will_do, {"job-lies"}, first_seed=63),
 }

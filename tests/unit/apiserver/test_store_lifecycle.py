@@ -7,6 +7,7 @@ import pytest
 from mooring.api.meta import Key
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.rules import EVENTS, LEASES, NAMESPACES, SECRETS, VOLUME_ATTACHMENTS
+from mooring.apiserver.rules.node import NODES
 from mooring.apiserver.store import ObjectStore
 from mooring.kube.errors import AlreadyExists, BadRequest, Conflict, Forbidden, Invalid, NotFound
 from tests.support.builders import a_va
@@ -39,6 +40,14 @@ def test_a_write_that_changes_nothing_is_none(store: ObjectStore) -> None:
     for body in ({}, {"metadata": {"labels": {"a": "b"}}}, {"status": {"attached": True}}, {"metadata": {"annotations": {}}}):
         assert patch(store, VOLUME_ATTACHMENTS, KEY, body).stored.whole() == made
     assert store.version == version
+
+
+def test_a_node_that_is_stored_without_its_info_can_be_tainted(store: ObjectStore) -> None:
+    key, taint = Key("", "n"), {"key": "a", "effect": "NoSchedule"}
+    create(store, NODES, {"metadata": {"name": "n"}})
+    store.amend(NODES, key, lambda node: node["status"].pop("nodeInfo"), NOW)
+    written = store.patch(NODES, key, lambda node: {**node, "spec": {"taints": [taint]}}, NOW).stored.whole()
+    assert written["spec"]["taints"] == [taint]
 
 
 def test_a_put_for_an_object_that_is_gone_makes_no_other_one(store: ObjectStore) -> None:

@@ -82,7 +82,7 @@ def _validate(new: Json) -> Iterator[Cause]:
             yield field_errors.duplicate(field, taint, "taints must be unique by key and effect pair")
         seen.add((taint["key"], taint["effect"]))
     yield from _validate_cidrs(new["spec"].get("podCIDRs") or [])
-    swap = (new["status"]["nodeInfo"].get("swap") or {}).get("capacity", 1)
+    swap = ((new["status"].get("nodeInfo") or {}).get("swap") or {}).get("capacity", 1)
     if swap <= 0:
         yield field_errors.invalid("metadata.nodeSwapStatus.capacity", swap, "must be greater than zero")  # (so the real one says)
     yield from _validate_status(new, {})
