@@ -14,7 +14,7 @@ import yaml
 from mooring.cli.mooring import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPTS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"])
+SCRIPTS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]) - {"kubectl-mooring"}
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
 
