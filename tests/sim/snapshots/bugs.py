@@ -182,7 +182,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "strangers-taken": Bug(_strangers_are_taken, {"deleted-strange"}, first_seed=93),
     "groups-unmatched": Bug(_groups_are_not_matched, {"members-missing"}, first_seed=43),
     "policies-unread": Bug(_policies_are_not_read, {"deleted-kept"}, first_seed=1),
-    "answers-wake-nobody": Bug(_answers_wake_nobody, {"left"}, first_seed=176),
+    "answers-wake-nobody": Bug(_answers_wake_nobody, {"left"}, first_seed=238),
     "made-is-ready": Bug(_made_is_ready, {"ready-lies"}),
     "claims-held": Bug(_claims_are_not_released, {"claim-held"}),
     "marks-stay": Bug(_marks_stay, {"deleted-wanted", "content-left"}, first_seed=16),

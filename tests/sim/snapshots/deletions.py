@@ -74,10 +74,11 @@ class Deletions(Ledger):
         if is_member(old):
             pass  # the policy of its group decides
         elif name in self.retained or (name in self.torn and not is_wanted_gone):
+            self.ended.update(dict.fromkeys(handles_of(old), version))
             self.kept.update(handles_of(old) & self._backend.staying())
             self.loose.update(handles_of(old) - self._backend.staying())  # a deletion that has begun is not taken back, and may still fail
         elif unbound:  # nothing holds such a one: its snapshot may go or stay
-            self.unheld.update(dict.fromkeys(handles_of(old), version))
+            self.ended.update(dict.fromkeys(handles_of(old), version))
             (self.loose if is_wanted_gone else self.kept).update(handles_of(old) & self._backend.staying())
         elif (
             others or handle in self.kept | self.loose or name in self.torn or not self.is_single
@@ -85,7 +86,7 @@ class Deletions(Ledger):
             pass
         elif handle in self._backend.astray or any(f"Snapshot {handle} is deleted without" in text for text in self.telling.texts):
             pass  # its deletion was asked for as another tenant, and whoever can know that has been told
-        elif self._is_left_to_unheld(name, handle or ""):
+        elif self._is_left_to_another(name, handle or ""):
             self.kept.update(handles_of(old) & self._backend.staying())  # as that one's end had it
         elif handle in self._backend.private_handles and is_imported_without_secret(old):
             self.loose.add(handle)  # who imported it did not say with which Secret it was made

@@ -24,8 +24,8 @@ class Ledger:
     torn_snapshots: uids of snapshots that went by force. restored: uids that contents had before an administrator gave them away, or were
     given from a backup. ended_by_import: names that were made anew, rightly: an import of the snapshot had deleted it. unsaved: names of
     contents whose status the API server has refused. again: names of contents that were made once more. left: names of contents that were
-    written late, when their process was dead. retained: names of contents, and since when their policy keeps their snapshot. unheld: by
-    handle, the version at which the last unbound content of it went. now: the virtual time.
+    written late, when their process was dead. retained: names of contents, and since when their policy keeps their snapshot. ended: by
+    handle, the version at which the last content went that kept it: an unbound one, or by its policy. now: the virtual time.
     """
 
     def __init__(self, plan: Plan, backend: SnapshotBackend, now: Callable[[], Instant], fail: Callable[[str, str], None]) -> None:
@@ -41,7 +41,7 @@ class Ledger:
         self.unsaved: set[str] = set()
         self.again: set[str] = set()
         self.left: set[str] = set()
-        self.unheld: dict[str, int] = {}
+        self.ended: dict[str, int] = {}
         self._releases: dict[str, int] = {}  # by the name of a content, which version of contents its releaser had been shown
         self._gone: set[str] = set()
         self.retained: dict[str, Instant] = {}
@@ -106,11 +106,11 @@ class Ledger:
         """A process is about to let the content go."""
         self._releases[name] = self.lines[who].shown_before_now(CONTENTS)
 
-    def _is_left_to_unheld(self, name: str, handle: str) -> bool:
-        """True where the release was decided when an unbound content of the same handle was still shown: nothing holds that one, so it can
-        go before the write arrives, and no write to one object can ask for another.
+    def _is_left_to_another(self, name: str, handle: str) -> bool:
+        """True where the release was decided when another content that kept the handle was still shown: that one can go before the write
+        arrives, and no write to one object can ask for another.
         """
-        return name in self._releases and self._releases[name] < self.unheld.get(handle, 0)
+        return name in self._releases and self._releases[name] < self.ended.get(handle, 0)
 
     def written_late(self, who: str, name: str) -> None:
         if not self.lines[who].mortal.alive:
