@@ -183,7 +183,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "state-unsynced": Bug(_state_is_not_synced, {"unsynced"}),
     "uses-unkept": Bug(_uses_are_not_kept, {"unrecorded"}),
     "ready-at-once": Bug(_ready_at_once, {"early-ready"}, first_seed=3),
-    "sources-go": Bug(_sources_go, {"deleted-under-copy"}, first_seed=41),
+    "sources-go": Bug(_sources_go, {"deleted-under-copy"}, first_seed=115),
     "exact-sizes-refused": Bug(_exact_sizes_are_refused, {"refused"}, first_seed=1),
     "groups-forgotten": Bug(_groups_are_forgotten, {"group-lost"}, first_seed=6),
     "parameters-refused": Bug(_unknown_parameters_are_refused, {"refused"}, first_seed=1),
