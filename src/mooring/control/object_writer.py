@@ -46,10 +46,16 @@ UNANSWERED_MAX: Final = 1000
 
 
 class ObjectWriter(Generic[T]):
-    """keeps_answers: False where the answers do not enter the cache. All methods raise Stale and Failed; Vanished is a Stale."""
+    """keeps_answers: False where the answers do not enter the cache. All methods raise Stale and Failed; Vanished is a Stale.
 
-    def __init__(self, cluster: Cluster, kind: Kind[T], cache: Informer[T], *, keeps_answers: bool = True) -> None:
+    patience: from so many failures in a row on users hear of what mostly passes.
+    """
+
+    def __init__(
+        self, cluster: Cluster, kind: Kind[T], cache: Informer[T], *, keeps_answers: bool = True, patience: int = PATIENCE
+    ) -> None:
         self._cluster, self._kind, self._cache, self._keeps_answers = cluster, kind, cache, keeps_answers
+        self._patience = patience
         self._unanswered: dict[str, Key] = {}  # by uid
         self._whole: OrderedDict[str, Json] = OrderedDict()  # by uid
 
@@ -161,9 +167,9 @@ class ObjectWriter(Generic[T]):
                 return Failed(text, patience=1 if isinstance(error, Invalid) else PATIENCE)
             case Unreachable() | ServerError():
                 self._note_unanswered(obj)
-                return Failed(text, patience=PATIENCE, is_unanswered=True)
+                return Failed(text, patience=self._patience, is_unanswered=True)
             case TooManyRequests():
-                return Failed(text, patience=PATIENCE)
+                return Failed(text, patience=self._patience)
         return Failed(text)
 
     async def _look(self, obj: T, failing: str, kind: Kind[Any] | None = None) -> T:

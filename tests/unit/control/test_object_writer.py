@@ -166,6 +166,14 @@ async def test_what_passes_is_told_once_it_lasts(error: ApiError, patience: int,
     assert f"PersistentVolumeClaim books could not be saved: {error}" == str(failed)
 
 
+async def test_a_room_may_tell_what_passes_at_once():
+    writing = Writing()
+    claim = await writing.begin()
+    writing.world.cluster.refuse(PATCH, error=Unreachable("no answer"))
+    at_once = ObjectWriter(writing.world.cluster, CLAIMS, writing.cache, patience=1)
+    assert 1 == (await failure(at_once.patch(claim, marks(claim)))).patience
+
+
 async def test_a_server_that_was_set_back_refuses_what_is_known_for_a_while():
     """At once, each try would be refused, until the cache has listed all anew."""
     writing = Writing()

@@ -64,8 +64,8 @@ class Writes:
     ) -> None:
         self._cluster, self._view, self._memory = cluster, view, view.memory
         self._volume_cache, self._node_cache = volumes, nodes
-        self._attachments = ObjectWriter(cluster, VOLUME_ATTACHMENTS, attachments)
-        self._volumes = ObjectWriter(cluster, PERSISTENT_VOLUMES, volumes)
+        self._attachments = ObjectWriter(cluster, VOLUME_ATTACHMENTS, attachments, patience=1)
+        self._volumes = ObjectWriter(cluster, PERSISTENT_VOLUMES, volumes, patience=1)
         self._holding: KeyLocks[str] = KeyLocks()
 
     # -- what the cache lacks
