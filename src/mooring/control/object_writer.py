@@ -109,6 +109,9 @@ class ObjectWriter(Generic[T]):
             except Stale as error:
                 if isinstance(error, Vanished) or attempt == TRIES_MAX - 1:
                     raise
+            except Failed as failure:  # a conflict without a change is over as soon as it is told
+                if not isinstance(failure.__cause__, Conflict) or attempt == TRIES_MAX - 1:
+                    raise
         raise AssertionError("unreachable")
 
     async def edit(

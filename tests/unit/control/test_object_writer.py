@@ -166,6 +166,14 @@ async def test_what_passes_is_told_once_it_lasts(error: ApiError, patience: int,
     assert f"PersistentVolumeClaim books could not be saved: {error}" == str(failed)
 
 
+async def test_what_must_not_be_lost_is_sent_again_after_a_conflict_without_a_change():
+    """Else the driver would be called once more for an answer that it has given."""
+    writing = Writing()
+    claim = await writing.begin()
+    writing.world.cluster.refuse(PATCH, error=Conflict("refused", reason="Conflict"))
+    assert await writing.writer.amend(claim, lambda now: marks(now))
+
+
 async def test_a_room_may_tell_what_passes_at_once():
     writing = Writing()
     claim = await writing.begin()
