@@ -26,6 +26,7 @@ from mooring.base.clock import Clock, Instant
 from mooring.base.units import format_duration
 from mooring.control.lease.record import LeaseTimes, Record, record_of
 from mooring.inspect.left_behind import Held, LeftBehind, LiveLease, Scene, finalizer_of
+from mooring.inspect.why.leaders import lock_names
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Conflict, NotFound
 from mooring.kube.list_all import list_all
@@ -35,16 +36,6 @@ LEASE_S_MAX: Final = 120.0
 """A Lease that holds for longer counts as held: nobody waits for its end."""
 FRESH_S: Final = 3.0
 """How long a look is trusted while objects are released one by one."""
-_LOCK_PREFIXES: Final = (
-    "external-attacher-leader-",
-    "",  # external-provisioner
-    "external-resizer-",
-    "external-snapshotter-leader-",
-    "external-health-monitor-leader-",
-    "mooring-controller-",
-)
-"""With the driver's name: the Leases of its sidecars, the Go ones' and ours."""
-
 T = TypeVar("T")
 
 
@@ -53,7 +44,7 @@ class Search:
 
     def __init__(self, cluster: Cluster, clock: Clock, driver: str, watching: Callable[[str], None] = lambda text: None) -> None:
         self._cluster, self._clock, self._driver, self._watching = cluster, clock, driver, watching
-        self._locks = {sanitised(prefix + driver) for prefix in _LOCK_PREFIXES}
+        self._locks = {*lock_names(driver), sanitised(f"external-health-monitor-leader-{driver}")}
         self._dead: Mapping[str, Record] | None = None  # as they were at the first look: still so, they have run out
 
     async def look(self) -> Scene:

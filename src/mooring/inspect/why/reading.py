@@ -21,6 +21,7 @@ from mooring.api.volume_names import attachment_name
 from mooring.cluster.binder.view import BY_CLAIM, CLAIM_INDEXES, POD_INDEXES, VOLUME_INDEXES
 from mooring.inspect.why.leaders import lock_names
 from mooring.inspect.why.scene import Scene, SeenEvent, Shelf
+from mooring.inspect.why.snapshotting import content_key
 from mooring.inspect.why.volumes import driver_and_handle
 from mooring.kube.cluster import EVERYTHING, Cluster, Selection
 from mooring.kube.errors import Forbidden, NotFound, NotServed
@@ -144,9 +145,7 @@ class Reading:
             found = await self._get(self.scene.snapshot_classes, VOLUME_SNAPSHOT_CLASSES, Key("", class_name))
             if found is not None:
                 await self._driver(found.driver)
-        content = snapshot.status.bound_volume_snapshot_content_name if snapshot.status else None
-        content = content or snapshot.spec.source.volume_snapshot_content_name or f"snapcontent-{snapshot.metadata.uid}"
-        held = await self._get(self.scene.contents, VOLUME_SNAPSHOT_CONTENTS, Key("", content))
+        held = await self._get(self.scene.contents, VOLUME_SNAPSHOT_CONTENTS, content_key(snapshot))
         if held is not None:
             await self._events(held)
             await self._driver(held.spec.driver)

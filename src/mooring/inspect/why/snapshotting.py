@@ -5,6 +5,7 @@ from __future__ import annotations
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.api.meta import Key, key_of
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES, VolumeSnapshot, VolumeSnapshotContent
+from mooring.api.snapshot_names import content_name
 from mooring.inspect.why.chain import Command, Link, Mover, State, unseen_link
 from mooring.inspect.why.claims import claim_link
 from mooring.inspect.why.diagnosis import diagnosed, failed_link
@@ -78,10 +79,14 @@ def _driver(scene: Scene, snapshot: VolumeSnapshot) -> str:
     return pv.spec.csi.driver if pv is not None and pv.spec.csi is not None else ""
 
 
-def content_of(scene: Scene, snapshot: VolumeSnapshot) -> VolumeSnapshotContent | None:
+def content_key(snapshot: VolumeSnapshot) -> Key:
+    """Of the content that it is bound to, or is to be bound to, whether that is there or not."""
     bound = snapshot.status.bound_volume_snapshot_content_name if snapshot.status else None
-    named = bound or snapshot.spec.source.volume_snapshot_content_name or f"snapcontent-{snapshot.metadata.uid}"
-    return scene.contents.get(Key("", named))
+    return Key("", bound or snapshot.spec.source.volume_snapshot_content_name or content_name(snapshot))
+
+
+def content_of(scene: Scene, snapshot: VolumeSnapshot) -> VolumeSnapshotContent | None:
+    return scene.contents.get(content_key(snapshot))
 
 
 def _content_link(scene: Scene, snapshot: VolumeSnapshot) -> Link:
