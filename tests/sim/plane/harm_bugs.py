@@ -128,7 +128,7 @@ def _nothing_is_inherited() -> Planted:
 HARM_BUGS: Final[Mapping[str, Bug]] = {
     "unread-classes-say-nothing": Bug(_unread_classes_say_nothing, {"class-word"}, first_seed=325),
     "one-class-counts": Bug(_one_class_counts, {"class-word"}, first_seed=473),
-    "classes-end-with-volumes": Bug(_classes_end_with_their_volumes, {"class-word"}, first_seed=617),
+    "classes-end-with-volumes": Bug(_classes_end_with_their_volumes, {"class-word"}, first_seed=915),
     "odd-words-mean-nothing": Bug(_odd_words_mean_nothing, {"class-word"}, first_seed=773),
     "unanswered-deletes-forgotten": Bug(_unanswered_deletes_are_forgotten, {"detach-reported", "I5"}, first_seed=1117),
     "forced-deletes-sent-again": Bug(_forced_deletes_are_sent_again, {"I3", "I6", "wanted"}, first_seed=11806),
