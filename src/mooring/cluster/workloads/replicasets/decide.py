@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterable
+from typing import TypeAlias
 
 from mooring.api.meta import Condition, is_deleting
 from mooring.api.pods import Pod
 from mooring.api.workloads import ReplicaSet, ReplicaSetStatus
 from mooring.base.clock import rfc3339
 from mooring.cluster.workloads import conditions
+from mooring.cluster.workloads.decision import CreatePods, DeletePod
 from mooring.cluster.workloads.pods import BURST_MAX, FINISHED, first_to_go, is_active, is_available, is_going, is_ready
 from mooring.cluster.workloads.replicasets import reasons as why
-from mooring.control.result import Because
+from mooring.control.decision import Decision
 
 FAILURE = "ReplicaFailure"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Decision:
-    because: Because
-    create: int = 0
-    delete: tuple[Pod, ...] = ()
+Action: TypeAlias = CreatePods | DeletePod
 
 
-def decide(replica_set: ReplicaSet, pods: Iterable[Pod], going: Collection[str], siblings: Iterable[Pod] = ()) -> Decision:
+def decide(replica_set: ReplicaSet, pods: Iterable[Pod], going: Collection[str], siblings: Iterable[Pod] = ()) -> Decision[Action]:
     """siblings: pods of the other ReplicaSets of its owner. going: the uids of the pods that we have deleted."""
     if is_deleting(replica_set):
         return Decision(why.Deleting())
     active = [pod for pod in pods if is_active(pod, going)]
     wanted = replica_set.spec.replicas
     if len(active) < wanted:
-        return Decision(why.TooFew(len(active), wanted), create=min(wanted - len(active), BURST_MAX))
+        return Decision(why.TooFew(len(active), wanted), (CreatePods(min(wanted - len(active), BURST_MAX)),))
     if len(active) > wanted:
         beside = [pod for pod in siblings if is_active(pod, going)]
-        return Decision(why.TooMany(len(active), wanted), delete=first_to_go(active, min(len(active) - wanted, BURST_MAX), beside))
+        gone = first_to_go(active, min(len(active) - wanted, BURST_MAX), beside)
+        return Decision(why.TooMany(len(active), wanted), tuple(map(DeletePod, gone)))
     return Decision(why.Enough(wanted))
 
 
@@ -58,5 +56,5 @@ def status_of(
     )
 
 
-def failed(creating: bool, message: str, now: float) -> Condition:
-    return Condition(FAILURE, "True", "FailedCreate" if creating else "FailedDelete", message, rfc3339(now))
+def failed(reason: str, message: str, now: float) -> Condition:
+    return Condition(FAILURE, "True", reason, message, rfc3339(now))

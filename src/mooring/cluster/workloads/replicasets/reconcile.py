@@ -9,12 +9,14 @@ from mooring.api.meta import Condition, Key, key_of
 from mooring.api.pods import PODS, Pod
 from mooring.api.workloads import REPLICA_SETS, ReplicaSet
 from mooring.base.clock import Clock
+from mooring.cluster.workloads.decision import CreatePods, DeletePod
 from mooring.cluster.workloads.ownership import Claimed, claim, controller_of, reference
 from mooring.cluster.workloads.pods import from_template, is_active, soonest_s
 from mooring.cluster.workloads.replicasets import reasons as why
-from mooring.cluster.workloads.replicasets.decide import Decision, decide, failed, status_of
+from mooring.cluster.workloads.replicasets.decide import Action, decide, failed, status_of
 from mooring.cluster.workloads.view import BY_CONTROLLER, WorkloadCaches, controller_key
 from mooring.cluster.workloads.writes import WARNING, Writes
+from mooring.control.decision import Decision
 from mooring.control.result import Result, Retry
 
 
@@ -59,23 +61,22 @@ class Reconciler:
         found = self._caches.candidates(self._caches.pods, REPLICA_SETS, key)
         return claim(replica_set, replica_set.spec.selector, found).mine
 
-    async def _carry_out(self, replica_set: ReplicaSet, decision: Decision) -> tuple[Condition, Exception] | None:
+    async def _carry_out(self, replica_set: ReplicaSet, decision: Decision[Action]) -> tuple[Condition, Exception] | None:
         """The condition and the error of the first refused request, None when all went well."""
-        try:
-            for _ in range(decision.create):
-                await self._create(replica_set)
-        except Retry as error:
-            text = str(error.__cause__)
-            self._writes.tell(replica_set, "FailedCreate", f"Error creating: {text}", WARNING)
-            return failed(True, text, self._clock.wall_s()), error
-        try:
-            for pod in decision.delete:
-                await self._writes.delete_pod(pod)
-                self._writes.tell(replica_set, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}")
-        except Retry as error:
-            text = str(error.__cause__)
-            self._writes.tell(replica_set, "FailedDelete", f"Error deleting: {text}", WARNING)
-            return failed(False, text, self._clock.wall_s()), error
+        for action in decision.actions:
+            try:
+                match action:
+                    case CreatePods(count):
+                        for _ in range(count):
+                            await self._create(replica_set)
+                    case DeletePod(pod):
+                        await self._writes.delete_pod(pod)
+                        self._writes.tell(replica_set, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}")
+            except Retry as error:
+                reason, work = ("FailedCreate", "creating") if isinstance(action, CreatePods) else ("FailedDelete", "deleting")
+                text = str(error.__cause__)
+                self._writes.tell(replica_set, reason, f"Error {work}: {text}", WARNING)
+                return failed(reason, text, self._clock.wall_s()), error
         return None
 
     async def _create(self, replica_set: ReplicaSet) -> None:
