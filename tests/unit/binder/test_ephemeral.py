@@ -16,7 +16,8 @@ POD = a_pod("pod", uid="uid-pod", volumes=(SCRATCH,))
 
 
 def test_B38_a_pod_brings_its_claims() -> None:
-    ((_, body),) = decide_pod(typed(POD), lambda _: None).bodies
+    (action,) = decide_pod(typed(POD), lambda _: None).actions
+    body = action.body
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "pod", "uid": "uid-pod", "controller": True, "blockOwnerDeletion": True}
     assert ("pod-scratch", [owner]) == (body["metadata"]["name"], body["metadata"]["ownerReferences"])
     assert ({"l": "1"}, {"a": "2"}) == (body["metadata"]["labels"], body["metadata"]["annotations"])
@@ -25,16 +26,16 @@ def test_B38_a_pod_brings_its_claims() -> None:
 
 def test_B38_a_claim_that_is_there_is_not_made_again() -> None:
     mine = typed(a_claim("pod-scratch", **OWNED))
-    assert () == decide_pod(typed(POD), lambda _: mine).bodies
+    assert () == decide_pod(typed(POD), lambda _: mine).actions
 
 
 @pytest.mark.parametrize("pod", [{**POD, "metadata": {**POD["metadata"], **DELETED}}, {**POD, "status": {"phase": "Succeeded"}}])
 def test_B40_a_pod_that_goes_needs_no_claim(pod: Json) -> None:
-    assert () == decide_pod(typed(pod), lambda _: None).bodies
+    assert () == decide_pod(typed(pod), lambda _: None).actions
 
 
 def test_B39_a_foreign_claim_of_that_name() -> None:
     wanted = decide_pod(typed(POD), lambda _: typed(a_claim("pod-scratch")))
     text = "ephemeral volume scratch: PVC default/pod-scratch was not created for pod default/pod (pod is not owner)"
-    assert ("Warning", "FailedBinding", text) == wanted.event
-    assert why.ForeignClaim(text) == wanted.because
+    assert why.ForeignClaim(text) == wanted.because == wanted.problem
+    assert text == wanted.problem.error

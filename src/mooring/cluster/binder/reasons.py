@@ -55,6 +55,10 @@ class ForeignClaim:
 
     problem: str
 
+    @property
+    def error(self) -> str:
+        return self.problem
+
 
 # -- protections
 

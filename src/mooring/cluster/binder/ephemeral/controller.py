@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim, reference_to
 from mooring.api.meta import Key, key_of
@@ -11,12 +11,12 @@ from mooring.api.pods import Pod
 from mooring.base.log import logger
 from mooring.cluster.binder.announcer import Announcer
 from mooring.cluster.binder.caches import BindingCaches
-from mooring.cluster.binder.ephemeral.decide import decide_pod, refused
+from mooring.cluster.binder.ephemeral.decide import CreateClaim, decide_pod, refused
 from mooring.cluster.binder.metrics import BindingMetrics
-from mooring.cluster.binder.reasons import Gone
+from mooring.cluster.binder.reasons import EventText, Gone
 from mooring.cluster.binder.view import BY_CLAIM
 from mooring.control.controller import Controller
-from mooring.control.result import Result, Retry
+from mooring.control.decision import Deciding, Decision, Failed
 from mooring.control.runtime import Runtime
 from mooring.kube.cache.informer import Change
 from mooring.kube.errors import AlreadyExists, ApiError
@@ -33,7 +33,8 @@ class EphemeralVolumes:
     def __init__(self, runtime: Runtime, caches: BindingCaches, announcer: Announcer) -> None:
         self._cluster, self._caches, self._announcer = runtime.cluster, caches, announcer
         self._metrics = runtime.metrics.once(BindingMetrics)
-        self.controller: Controller[Key] = Controller(runtime, "ephemeral_volume", self._reconcile, workers=WORKERS, label="Pod", log=log)
+        deciding = Deciding(self._decide, self._perform, self._show)
+        self.controller: Controller[Key] = Controller(runtime, "ephemeral_volume", deciding, workers=WORKERS, label="Pod", log=log)
         self.controller.watch(caches.pods, self._changed)
         self.controller.watch(caches.claims, self._claim_gone)
 
@@ -48,30 +49,33 @@ class EphemeralVolumes:
             for pod in self._caches.pods.store.by(BY_CLAIM, str(key_of(change.old))):
                 yield key_of(pod)
 
-    async def _reconcile(self, key: Key) -> Result:
-        pod = self._caches.pods.store.get(key)
-        if pod is None:
-            return Result(Gone(str(key)))
-        decision = decide_pod(pod, self._caches.claims.store.get)
-        for volume_name, body in decision.bodies:
-            await self._create_claim(pod, volume_name, body)
-        if decision.event is not None:
-            self._announcer.tell(reference_to(pod, "Pod"), decision.event)
-            raise Retry(decision.problem)
-        return Result(decision.because, done="made the claims of ephemeral volumes" if decision.bodies else "")
+    # -- one pod
 
-    async def _create_claim(self, pod: Pod, volume_name: str, body: dict[str, Any]) -> None:
-        """Raises ApiError; Retry when the claim is there, and the cache behind."""
-        namespace, name = pod.metadata.namespace, body["metadata"]["name"]
+    def _decide(self, key: Key) -> Decision[CreateClaim]:
+        pod = self._caches.pods.store.get(key)
+        return Decision(Gone(str(key))) if pod is None else decide_pod(pod, self._caches.claims.store.get)
+
+    async def _perform(self, key: Key, decision: Decision[CreateClaim]) -> None:
+        """Raises Failed, ApiError."""
+        for action in decision.actions:
+            await self._create_claim(key.namespace, action)
+
+    async def _create_claim(self, namespace: str, action: CreateClaim) -> None:
+        """Nobody is told of a claim that is there, where the cache is behind."""
+        name = action.body["metadata"]["name"]
         self._metrics.ephemeral.inc()
         try:
-            made = await self._cluster.create(PERSISTENT_VOLUME_CLAIMS, body, namespace)
+            made = await self._cluster.create(PERSISTENT_VOLUME_CLAIMS, action.body, namespace)
         except AlreadyExists as error:
             self._metrics.ephemeral_failures.inc()
             await self._caches.whole_claims.refresh(Key(namespace, name))
-            raise Retry(f"the claim of ephemeral volume {volume_name} is there already: {error}") from error
+            raise Failed(f"the claim of ephemeral volume {action.volume_name} is there already: {error}", is_told=True) from error
         except ApiError as error:
             self._metrics.ephemeral_failures.inc()
-            self._announcer.tell(reference_to(pod, "Pod"), refused(volume_name, name, str(error)))
-            raise
+            raise Failed(refused(action.volume_name, name, str(error))) from error
         self._caches.claims.wrote(made)
+
+    async def _show(self, key: Key, decision: Decision[CreateClaim], failure: Failed) -> None:
+        pod = self._caches.pods.store.get(key)
+        if pod is not None and pod.metadata.uid == decision.uid:
+            self._announcer.tell(reference_to(pod, "Pod"), EventText("Warning", "FailedBinding", str(failure)))

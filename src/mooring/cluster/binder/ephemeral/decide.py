@@ -13,48 +13,37 @@ from mooring.api.core import PersistentVolumeClaim
 from mooring.api.meta import Key, is_deleting
 from mooring.api.pods import Pod, Volume
 from mooring.cluster.binder import reasons as why
-from mooring.cluster.binder.reasons import EventText
+from mooring.control.decision import Decision
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Decision:
-    """The needs of a pod's ephemeral volumes. bodies: claims to create, by volume. problem: a claim of that name has another owner."""
+class CreateClaim:
+    """The claim of one of the pod's ephemeral volumes."""
 
-    bodies: tuple[tuple[str, dict[str, Any]], ...] = ()
-    problem: str = ""
-
-    @property
-    def event(self) -> EventText | None:
-        return failed_binding(self.problem) if self.problem else None
-
-    @property
-    def because(self) -> why.ClaimsNeeded | why.ForeignClaim:
-        return why.ForeignClaim(self.problem) if self.problem else why.ClaimsNeeded(len(self.bodies))
+    volume_name: str
+    body: dict[str, Any]
 
 
-def decide_pod(pod: Pod, claim_of: Callable[[Key], PersistentVolumeClaim | None]) -> Decision:
+def decide_pod(pod: Pod, claim_of: Callable[[Key], PersistentVolumeClaim | None]) -> Decision[CreateClaim]:
     """The claims that a pod lacks. A pod that is being deleted or has ended needs none."""
     if is_deleting(pod) or is_finished(pod):
-        return Decision()
-    bodies: list[tuple[str, dict[str, Any]]] = []
+        return Decision(why.ClaimsNeeded(0))
+    actions: list[CreateClaim] = []
     for volume in pod.spec.volumes or ():
         if volume.ephemeral is None or volume.ephemeral.volume_claim_template is None:
             continue
         claim = claim_of(Key(pod.metadata.namespace, claim_name_of(pod, volume)))
         if claim is None:
-            bodies.append((volume.name, _body(pod, volume)))
+            actions.append(CreateClaim(volume.name, _body(pod, volume)))
         elif not owns(pod, claim):
-            return Decision(tuple(bodies), f"ephemeral volume {volume.name}: {not_owner_text(pod, claim)}")
-    return Decision(tuple(bodies))
+            foreign = why.ForeignClaim(f"ephemeral volume {volume.name}: {not_owner_text(pod, claim)}")
+            return Decision(foreign, tuple(actions), foreign, uid=pod.metadata.uid)
+    return Decision(why.ClaimsNeeded(len(actions)), tuple(actions), done="made the claims of ephemeral volumes", uid=pod.metadata.uid)
 
 
-def refused(volume_name: str, claim_name: str, error: str) -> EventText:
-    """The pod's event about a claim that could not be created."""
-    return failed_binding(f"ephemeral volume {volume_name}: create PVC {claim_name}: {error}")
-
-
-def failed_binding(problem: str) -> EventText:
-    return EventText("Warning", "FailedBinding", problem)
+def refused(volume_name: str, claim_name: str, error: str) -> str:
+    """For users: a claim could not be created."""
+    return f"ephemeral volume {volume_name}: create PVC {claim_name}: {error}"
 
 
 def _body(pod: Pod, volume: Volume) -> dict[str, Any]:
