@@ -446,6 +446,10 @@ def run_of(name: str, phase: str = "Running", **more: Any) -> Pod:
     return the_pod(name, phase=phase, ready=False, finalizers=[tallies.TRACKING], **more)
 
 
+def end_of(decision: Decision[Any]) -> jobs.End | None:
+    return next((action for action in decision.actions if isinstance(action, jobs.End)), None)
+
+
 TWO = {"completions": 3, "parallelism": 2}
 
 
@@ -478,15 +482,17 @@ def test_a_job_runs_as_many_pods_as_it_needs(
 ) -> None:
     job = the_job(status, **spec)
     decision = jobs.decide(job, pods, (), tallies.count(job, pods, ()), waits_s, NOW)
-    verdict = decision.verdict.reason if decision.verdict else ""
-    assert outcome == (decision.create, len(decision.fail), len(decision.spare), verdict)
+    end, gone = end_of(decision), deleted_by(decision)
+    spared = [action.pod for action in decision.actions if isinstance(action, jobs.Discount)]
+    assert [] == [pod for pod in spared if pod not in gone]
+    assert outcome == (made_by(decision), len(gone) - len(spared), len(spared), end.verdict.reason if end else "")
     assert str(decision.because)
 
 
 def test_a_job_that_has_failed_and_is_suspended_then_has_failed_all_the_same() -> None:
     job = the_job({"failed": 3}, backoffLimit=2, suspend=True)
     tally = tallies.count(job, (), ())
-    status = job_status.status_of(job, (), (), tally, jobs.decide(job, (), (), tally, 0.0, NOW), NOW)
+    status = job_status.status_of(job, (), (), tally, end_of(jobs.decide(job, (), (), tally, 0.0, NOW)), NOW)
     assert [("FailureTarget", "True"), ("Failed", "True")] == [(one.type, one.status) for one in status.conditions or ()]
 
 
@@ -497,7 +503,7 @@ ENDED = {"conditions": [{"type": "Complete", "status": "True", "lastTransitionTi
 def test_a_job_that_is_over_goes_when_its_time_is_up(ttl_s: int | None, remove: bool, after_s: float | None) -> None:
     job = the_job(ENDED, ttlSecondsAfterFinished=ttl_s)
     decision = jobs.decide(job, (), (), tallies.count(job, (), ()), 0.0, NOW)
-    assert (remove, after_s) == (decision.remove, decision.after_s)
+    assert ((jobs.Remove(),) if remove else (), after_s) == (decision.actions, decision.after_s)
 
 
 def test_an_ended_pod_is_marked_then_released_then_counted() -> None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from mooring.api.meta import is_deleting
 from mooring.api.pods import Pod
 from mooring.api.workloads import Job
 from mooring.base.clock import parse_rfc3339
 from mooring.cluster.workloads.conditions import find, is_true
+from mooring.cluster.workloads.decision import CreatePods, DeletePod
 from mooring.cluster.workloads.jobs import reasons as why
 from mooring.cluster.workloads.jobs.tally import FAILURE_TARGET, Tally, replaces_failed_only, terminating_of
 from mooring.cluster.workloads.pods import BURST_MAX, first_to_go, is_active, left_s
-from mooring.control.result import Because
+from mooring.control.decision import Decision
 
 COMPLETE: Final = "Complete"
 FAILED: Final = "Failed"
@@ -37,24 +38,29 @@ TOO_LONG: Final = Verdict(False, "DeadlineExceeded", "Job was active longer than
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Decision:
-    """verdict: how it ends, or has ended; None while it runs. after_s: until a new pod may be made, or the deadline comes.
-
-    fail: pods to be deleted that count as failed. spare: pods to be deleted that do not count: nobody needs them any more.
-    is_over: nothing of it runs any more. remove: its time after the end is up.
-    """
-
-    because: Because
-    create: int = 0
-    fail: tuple[Pod, ...] = ()
-    spare: tuple[Pod, ...] = ()
-    verdict: Verdict | None = None
-    is_over: bool = False
-    after_s: float | None = None
-    remove: bool = False
+class Remove:
+    """The Job itself, whose time after its end is up."""
 
 
-def decide(job: Job, pods: Sequence[Pod], going: Collection[str], tally: Tally, waits_s: float, now: float) -> Decision:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Discount:
+    """Take the finalizer from a pod, which then does not count as failed once it is deleted: nobody needs it any more."""
+
+    pod: Pod
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class End:
+    """Write the verdict into the status, whatever came of the other actions. is_over: nothing of the Job runs any more."""
+
+    verdict: Verdict
+    is_over: bool
+
+
+Action: TypeAlias = Remove | Discount | DeletePod | CreatePods | End
+
+
+def decide(job: Job, pods: Sequence[Pod], going: Collection[str], tally: Tally, waits_s: float, now: float) -> Decision[Action]:
     """waits_s: the rest of the back-off after a failure. now: seconds since the epoch."""
     if is_deleting(job):
         return Decision(why.Deleting())
@@ -65,21 +71,21 @@ def decide(job: Job, pods: Sequence[Pod], going: Collection[str], tally: Tally, 
     if verdict is not None:
         uncounted = bool(tally.uncounted.succeeded or tally.uncounted.failed)
         is_over = not (active or terminating_of(pods, going) or uncounted)
-        fail, spare = ((), active) if verdict.is_success else (active, ())
-        return Decision(why.Ends(verdict.message), fail=fail, spare=spare, verdict=verdict, is_over=is_over)
+        gone = _spared(active) if verdict.is_success else tuple(map(DeletePod, active))
+        return Decision(why.Ends(verdict.message), (*gone, End(verdict, is_over)))
     if job.spec.suspend:
-        return Decision(why.Suspended(), spare=active)
+        return Decision(why.Suspended(), _spared(active))
     busy = len(active) + (terminating_of(pods, going) if replaces_failed_only(job) else 0)
     return _sized(job, active, busy, tally, waits_s, now)
 
 
-def _kept(job: Job, now: float) -> Decision:
+def _kept(job: Job, now: float) -> Decision[Action]:
     """It has ended: it stays until somebody deletes it, or for so long as its spec says."""
     life_s, ended_at = job.spec.ttl_seconds_after_finished, _ended_at(job)
     if life_s is None or ended_at is None:
         return Decision(why.Over())
     after_s = left_s(parse_rfc3339(ended_at), life_s, now)
-    return Decision(why.Over(), after_s=after_s) if after_s > 0 else Decision(why.Expired(life_s), remove=True)
+    return Decision(why.Over(), after_s=after_s) if after_s > 0 else Decision(why.Expired(life_s), (Remove(),))
 
 
 def _ended_at(job: Job) -> str | None:
@@ -117,15 +123,21 @@ def _deadline_in_s(job: Job, now: float) -> float | None:
     return left_s(parse_rfc3339(job.status.start_time), job.spec.active_deadline_seconds, now)
 
 
-def _sized(job: Job, active: Sequence[Pod], busy: int, tally: Tally, waits_s: float, now: float) -> Decision:
+def _sized(job: Job, active: Sequence[Pod], busy: int, tally: Tally, waits_s: float, now: float) -> Decision[Action]:
     """busy: the pods whose place no new one may take."""
     wanted, deadline_s = _wanted(job, active, tally), _deadline_in_s(job, now)
     if len(active) > wanted:
-        return Decision(why.TooMany(len(active), wanted), spare=first_to_go(active, len(active) - wanted), after_s=deadline_s)
+        spared = _spared(first_to_go(active, len(active) - wanted))
+        return Decision(why.TooMany(len(active), wanted), spared, after_s=deadline_s)
     if busy < wanted and waits_s > 0:
         return Decision(why.BacksOff(tally.all_failed), after_s=min(waits_s, deadline_s if deadline_s is not None else waits_s))
     create = min(max(0, wanted - busy), BURST_MAX)
-    return Decision(why.Runs(wanted, tally.all_succeeded), create=create, after_s=deadline_s)
+    return Decision(why.Runs(wanted, tally.all_succeeded), (CreatePods(create),) if create else (), after_s=deadline_s)
+
+
+def _spared(pods: Sequence[Pod]) -> tuple[Discount | DeletePod, ...]:
+    """They go without being counted."""
+    return (*map(Discount, pods), *map(DeletePod, pods))
 
 
 def _wanted(job: Job, active: Sequence[Pod], tally: Tally) -> int:

@@ -7,14 +7,16 @@ from mooring.api.pods import PODS, Pod
 from mooring.api.workloads import JOBS, Job, JobStatus
 from mooring.base.clock import Clock
 from mooring.cluster.workloads.conditions import is_true
+from mooring.cluster.workloads.decision import CreatePods, DeletePod
 from mooring.cluster.workloads.jobs import reasons as why
-from mooring.cluster.workloads.jobs.decide import SUSPENDED, Decision, decide, is_finished
+from mooring.cluster.workloads.jobs.decide import SUSPENDED, Action, Discount, End, Remove, decide, is_finished
 from mooring.cluster.workloads.jobs.status import status_of
 from mooring.cluster.workloads.jobs.tally import TRACKING, Failures, Tally, count, seen_failures
 from mooring.cluster.workloads.ownership import claim, reference
 from mooring.cluster.workloads.pods import from_template
 from mooring.cluster.workloads.view import WorkloadCaches
 from mooring.cluster.workloads.writes import NORMAL, WARNING, Writes
+from mooring.control.decision import Decision
 from mooring.control.result import Result, Retry, Stale
 from mooring.kube.errors import ApiError
 
@@ -51,18 +53,19 @@ class Reconciler:
             await self._carry_out(job, decision)
         except (Retry, ApiError) as error:  # ended pods are counted all the same
             trouble = error
-        await self._account(job, key, tally, decision)
+        end = next((action for action in decision.actions if isinstance(action, End)), None)
+        await self._account(job, key, tally, end)
         if trouble is not None:
             raise trouble
         return Result(decision.because, after_s=decision.after_s)
 
-    async def _account(self, job: Job, key: Key, tally: Tally, decision: Decision) -> None:
+    async def _account(self, job: Job, key: Key, tally: Tally, end: End | None) -> None:
         """Lets go the pods that are marked, and writes the status."""
         for pod in tally.release:
             await self._writes.take_finalizer(pod, TRACKING)
-        status = status_of(job, self._pods(job, key), self._caches.going, tally, decision, self._clock.wall_s())
+        status = status_of(job, self._pods(job, key), self._caches.going, tally, end, self._clock.wall_s())
         if await self._writes.write_status(job, job.status, status):
-            self._tell(job, status, decision)
+            self._tell(job, status, end)
 
     # -- what is so
 
@@ -80,16 +83,21 @@ class Reconciler:
 
     # -- what is done
 
-    async def _carry_out(self, job: Job, decision: Decision) -> None:
-        if decision.remove:
-            await self._remove(job)
-        for pod in decision.spare:
-            await self._writes.take_finalizer(pod, TRACKING)
-        for pod in (*decision.fail, *decision.spare):
-            await self._writes.delete_pod(pod)
-            self._writes.tell(job, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}")
-        for _ in range(decision.create):
-            await self._create(job)
+    async def _carry_out(self, job: Job, decision: Decision[Action]) -> None:
+        for action in decision.actions:
+            match action:
+                case Remove():
+                    await self._remove(job)
+                case Discount(pod):
+                    await self._writes.take_finalizer(pod, TRACKING)
+                case DeletePod(pod):
+                    await self._writes.delete_pod(pod)
+                    self._writes.tell(job, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}")
+                case CreatePods(count):
+                    for _ in range(count):
+                        await self._create(job)
+                case End():
+                    pass  # the status, which follows in any case
 
     async def _remove(self, job: Job) -> None:
         """Raises Stale where its time is another one by now."""
@@ -111,15 +119,15 @@ class Reconciler:
 
     # -- events
 
-    def _tell(self, job: Job, status: JobStatus, decision: Decision) -> None:
+    def _tell(self, job: Job, status: JobStatus, end: End | None) -> None:
         before, now = is_true(job.status.conditions, SUSPENDED), is_true(status.conditions, SUSPENDED)
         if now and not before:
             self._writes.tell(job, "Suspended", "Job suspended")
         if before and not now:
             self._writes.tell(job, "Resumed", "Job resumed")
-        if decision.verdict is None or not decision.is_over:
+        if end is None or not end.is_over:
             return
-        if decision.verdict.is_success:
+        if end.verdict.is_success:
             self._writes.tell(job, "Completed", "Job completed", NORMAL)
         else:
-            self._writes.tell(job, decision.verdict.reason, decision.verdict.message, WARNING)
+            self._writes.tell(job, end.verdict.reason, end.verdict.message, WARNING)

@@ -15,16 +15,15 @@ from mooring.cluster.workloads.jobs.decide import (
     CRITERIA_MET,
     FAILED,
     SUSPENDED,
-    Decision,
-    Verdict,
+    End,
     is_finished,
 )
 from mooring.cluster.workloads.jobs.tally import FAILURE_TARGET, Tally, terminating_of
 from mooring.cluster.workloads.pods import is_active, is_ready
 
 
-def status_of(job: Job, pods: Sequence[Pod], going: Collection[str], tally: Tally, decision: Decision, now: float) -> JobStatus:
-    """now: seconds since the epoch."""
+def status_of(job: Job, pods: Sequence[Pod], going: Collection[str], tally: Tally, end: End | None, now: float) -> JobStatus:
+    """end: None while it runs. now: seconds since the epoch."""
     status = msgspec.structs.replace(
         job.status,
         succeeded=tally.succeeded,
@@ -40,9 +39,9 @@ def status_of(job: Job, pods: Sequence[Pod], going: Collection[str], tally: Tall
         ready=sum(map(is_ready, active)),
         terminating=terminating_of(pods, going),
         start_time=_start_time(job, now),
-        conditions=_conditions(job, decision, now) or None,
+        conditions=_conditions(job, end, now) or None,
     )
-    ended = decision.is_over and decision.verdict is not None and decision.verdict.is_success
+    ended = end is not None and end.is_over and end.verdict.is_success
     return msgspec.structs.replace(status, completion_time=rfc3339(now)) if ended else status
 
 
@@ -53,11 +52,11 @@ def _start_time(job: Job, now: float) -> str | None:
     return job.status.start_time or rfc3339(now)
 
 
-def _conditions(job: Job, decision: Decision, now: float) -> tuple[ProbedCondition, ...]:
+def _conditions(job: Job, end: End | None, now: float) -> tuple[ProbedCondition, ...]:
     found = job.status.conditions or ()
-    if decision.verdict is not None:
-        for kind in _kinds(decision.verdict, decision.is_over):
-            found = conditions.put(found, _condition(kind, "True", decision.verdict.reason, decision.verdict.message, now))
+    if end is not None:
+        for kind in _kinds(end):
+            found = conditions.put(found, _condition(kind, "True", end.verdict.reason, end.verdict.message, now))
     elif job.spec.suspend:
         found = conditions.put(found, _condition(SUSPENDED, "True", "JobSuspended", "Job suspended", now))
     elif conditions.is_true(found, SUSPENDED):
@@ -65,10 +64,10 @@ def _conditions(job: Job, decision: Decision, now: float) -> tuple[ProbedConditi
     return tuple(found)
 
 
-def _kinds(verdict: Verdict, is_over: bool) -> tuple[str, ...]:
+def _kinds(end: End) -> tuple[str, ...]:
     """First what it comes to, then, when no pod is left, that it is over."""
-    first, last = (CRITERIA_MET, COMPLETE) if verdict.is_success else (FAILURE_TARGET, FAILED)
-    return (first, last) if is_over else (first,)
+    first, last = (CRITERIA_MET, COMPLETE) if end.verdict.is_success else (FAILURE_TARGET, FAILED)
+    return (first, last) if end.is_over else (first,)
 
 
 def _condition(kind: str, status: str, reason: str, message: str, now: float) -> ProbedCondition:
