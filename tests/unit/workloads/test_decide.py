@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
@@ -29,6 +29,8 @@ from mooring.cluster.workloads.statefulsets import identity
 from mooring.control.decision import Decision
 from tests.support.builders import APP, Json, a_claim, a_job, a_pod, a_template, a_workload, typed
 
+A = TypeVar("A")
+
 CREATED = "2026-01-01T00:00:00Z"
 NOW = parse_rfc3339("2026-01-01T01:00:00Z")
 READY_AT = "2026-01-01T00:59:30Z"
@@ -43,6 +45,10 @@ def the_pod(name: str, *, ready: bool = True, phase: str = "Running", node: str 
     body = a_pod(name, node=node, **{"uid": f"uid-{name}", "labels": APP, "creationTimestamp": CREATED, **more})
     found: Pod = typed({**body, "status": a_status(phase, ready, since)})
     return found
+
+
+def actions_of(decision: Decision[Any], kind: type[A]) -> list[A]:
+    return [action for action in decision.actions if isinstance(action, kind)]
 
 
 # -- pods
@@ -120,11 +126,11 @@ def test_pods_are_kept_adopted_and_released_by_owner_and_labels() -> None:
 
 
 def made_by(decision: Decision[Any]) -> int:
-    return sum(action.count for action in decision.actions if isinstance(action, CreatePods))
+    return sum(action.count for action in actions_of(decision, CreatePods))
 
 
 def deleted_by(decision: Decision[Any]) -> list[Pod]:
-    return [action.pod for action in decision.actions if isinstance(action, DeletePod)]
+    return [action.pod for action in actions_of(decision, DeletePod)]
 
 
 @pytest.mark.parametrize(
@@ -180,6 +186,15 @@ def a_set(image: str, size: int, available: int | None = None, *, desired: int =
     return found
 
 
+def makes(decision: Decision[Any]) -> str:
+    return "".join(f"makes one of {action.body['spec']['replicas']}" for action in actions_of(decision, deployments.Create))
+
+
+def sizes_in(decision: Decision[Any]) -> dict[str, int]:
+    scales = [action.scale for action in actions_of(decision, deployments.Resize)]
+    return {scale.replica_set.metadata.uid: scale.replicas for scale in scales}
+
+
 @pytest.mark.parametrize(
     ("surge", "unavailable", "replicas", "bounds"),
     [
@@ -217,10 +232,7 @@ def test_a_rolling_update_step_by_step(old: tuple[int, int], new: tuple[int, int
     """Four replicas, one more and one fewer allowed. Each: size and available."""
     sets = [a_set("1", *old), *([a_set("2", *new)] if new else [])]
     decision = deployments.decide(a_deployment(**NEW), sets)
-    if decision.make is not None:
-        assert scales == f"makes one of {decision.make['spec']['replicas']}"
-    else:
-        assert scales == {scale.replica_set.metadata.uid: scale.replicas for scale in decision.scale}
+    assert scales == (makes(decision) or sizes_in(decision))
     assert str(decision.because)
 
 
@@ -235,14 +247,13 @@ def test_a_rolling_update_step_by_step(old: tuple[int, int], new: tuple[int, int
 )
 def test_recreate_ends_the_old_before_the_new_begins(sets: list[ReplicaSet], old_running: tuple[str, ...], outcome: Any) -> None:
     decision = deployments.decide(a_deployment(strategy={"type": "Recreate"}, **NEW), sets, old_running)
-    made = None if decision.make is None else f"makes one of {decision.make['spec']['replicas']}"
-    assert outcome == (made or {scale.replica_set.metadata.uid: scale.replicas for scale in decision.scale})
+    assert outcome == (makes(decision) or sizes_in(decision))
 
 
 def test_recreate_sizes_the_old_anew() -> None:
     """What a ReplicaSet was sized for while it could surge is not true any more."""
     decision = deployments.decide(a_deployment(strategy={"type": "Recreate"}, **NEW), [a_set("1", 4, limit=5)])
-    assert {DESIRED: "4", MAX: "4"} == decision.sized
+    assert [{DESIRED: "4", MAX: "4"}] == [action.sized for action in actions_of(decision, deployments.Resize)]
 
 
 @pytest.mark.parametrize(
@@ -258,7 +269,7 @@ def test_a_scaling_in_the_midst_of_a_rollout_keeps_the_proportions(replicas: int
     total = sum(sizes)
     sets = [a_set("1", sizes[0], desired=5, limit=total), a_set("2", sizes[1], 0, desired=5, limit=total)]
     decision = deployments.decide(deployment, sets)
-    assert shares == {scale.replica_set.metadata.uid: scale.replicas for scale in decision.scale}
+    assert shares == sizes_in(decision)
 
 
 @pytest.mark.parametrize(
@@ -273,15 +284,14 @@ def test_a_scaling_in_the_midst_of_a_rollout_keeps_the_proportions(replicas: int
 def test_several_sets_know_the_surge_that_they_are_sized_for(sets: list[ReplicaSet], scales: dict[str, int]) -> None:
     """The next scaling takes its proportions from it."""
     decision = deployments.decide(a_deployment(4, surge=2, paused=True, **NEW), sets)
-    assert scales == {scale.replica_set.metadata.uid: scale.replicas for scale in decision.scale}
+    assert scales == sizes_in(decision)
 
 
 def test_a_long_name_leaves_room_for_the_hash() -> None:
     deployment = a_deployment(**NEW)
     named = msgspec.structs.replace(deployment, metadata=msgspec.structs.replace(deployment.metadata, name="d" * 253))
-    made = deployments.decide(named, []).make
-    assert made is not None
-    name, digest = made["metadata"]["name"], made["metadata"]["labels"][HASH_LABEL]
+    [made] = actions_of(deployments.decide(named, []), deployments.Create)
+    name, digest = made.body["metadata"]["name"], made.body["metadata"]["labels"][HASH_LABEL]
     assert (253, True) == (len(name), name.endswith(f"d-{digest}"))
 
 
@@ -289,26 +299,26 @@ def test_a_long_history_loses_its_oldest_revisions() -> None:
     before = ",".join(str(number) for number in range(1000, 1400))
     new = a_set("2", 4, annotations={REVISION: "1400", HISTORY: before})
     decision = deployments.decide(a_deployment(**NEW), [new, a_set("3", 0, annotations={REVISION: "1401"})])
-    assert decision.amend is not None
-    history = decision.amend["metadata"]["annotations"][HISTORY]
+    [amend] = actions_of(decision, deployments.Amend)
+    history = amend.change["metadata"]["annotations"][HISTORY]
     assert (True, "1001", "1400") == (len(history) <= 2000, history[:4], history[-4:])
 
 
 def test_old_replica_sets_beyond_the_history_go_with_the_oldest_revision_first() -> None:
     sets = [a_set("1", 0), a_set("3", 0), a_set("4", 0), a_set("2", 4)]
     decision = deployments.decide(a_deployment(revisionHistoryLimit=1, **NEW), sets)
-    assert ["1", "3"] == [one.metadata.uid for one in decision.delete]
+    assert ["1", "3"] == [action.replica_set.metadata.uid for action in actions_of(decision, deployments.Delete)]
 
 
 def test_an_old_template_gets_the_next_revision() -> None:
     decision = deployments.decide(a_deployment(**NEW), [a_set("2", 4), a_set("3", 0)])
     annotations = {REVISION: "4", "deployment.kubernetes.io/revision-history": "2"}
-    assert ("4", {"metadata": {"annotations": annotations}}) == (decision.revision, decision.amend)
+    assert (deployments.Amend({"metadata": {"annotations": annotations}}), deployments.SetRevision("4")) == decision.actions
 
 
 def test_a_paused_deployment_makes_nothing_new() -> None:
     decision = deployments.decide(a_deployment(paused=True, **NEW), [a_set("1", 4)])
-    assert (None, ()) == (decision.make, decision.scale)
+    assert ("", {}) == (makes(decision), sizes_in(decision))
 
 
 def test_unhealthy_old_replicas_go_first() -> None:
@@ -447,7 +457,7 @@ def run_of(name: str, phase: str = "Running", **more: Any) -> Pod:
 
 
 def end_of(decision: Decision[Any]) -> jobs.End | None:
-    return next((action for action in decision.actions if isinstance(action, jobs.End)), None)
+    return next(iter(actions_of(decision, jobs.End)), None)
 
 
 TWO = {"completions": 3, "parallelism": 2}
@@ -483,7 +493,7 @@ def test_a_job_runs_as_many_pods_as_it_needs(
     job = the_job(status, **spec)
     decision = jobs.decide(job, pods, (), tallies.count(job, pods, ()), waits_s, NOW)
     end, gone = end_of(decision), deleted_by(decision)
-    spared = [action.pod for action in decision.actions if isinstance(action, jobs.Discount)]
+    spared = [action.pod for action in actions_of(decision, jobs.Discount)]
     assert [] == [pod for pod in spared if pod not in gone]
     assert outcome == (made_by(decision), len(gone) - len(spared), len(spared), end.verdict.reason if end else "")
     assert str(decision.because)

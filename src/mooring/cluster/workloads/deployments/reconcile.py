@@ -9,7 +9,7 @@ from mooring.api.pods import Pod
 from mooring.api.workloads import DEPLOYMENTS, REPLICA_SETS, Deployment, DeploymentStatus, Json, ReplicaSet
 from mooring.base.clock import Clock
 from mooring.cluster.workloads.deployments import reasons as why
-from mooring.cluster.workloads.deployments.decide import Decision, decide
+from mooring.cluster.workloads.deployments.decide import Action, Amend, Create, Delete, Resize, SetRevision, decide
 from mooring.cluster.workloads.deployments.revisions import REVISION, new_of
 from mooring.cluster.workloads.deployments.rollout import Scale
 from mooring.cluster.workloads.deployments.status import NOT_MADE, looked_at_again_s, refused, status_of
@@ -17,6 +17,7 @@ from mooring.cluster.workloads.ownership import claim
 from mooring.cluster.workloads.pods import FINISHED
 from mooring.cluster.workloads.view import BY_CONTROLLER, WorkloadCaches, controller_key
 from mooring.cluster.workloads.writes import WARNING, Writes
+from mooring.control.decision import Decision
 from mooring.control.result import Result, Retry, Stale
 from mooring.kube.errors import AlreadyExists, ApiError
 
@@ -39,7 +40,8 @@ class Reconciler:
         await self._carry_out(deployment, decision)
         now = self._clock.wall_s()
         current = self._caches.deployments.store.get(key) or deployment
-        status = status_of(current, self._sets(deployment, key), decision.make is not None, now)
+        is_made = any(isinstance(action, Create) for action in decision.actions)
+        status = status_of(current, self._sets(deployment, key), is_made, now)
         await self._write_status(current, status)
         return Result(decision.because, after_s=looked_at_again_s(deployment, status, now))
 
@@ -55,20 +57,23 @@ class Reconciler:
 
     # -- what is done
 
-    async def _carry_out(self, deployment: Deployment, decision: Decision) -> None:
-        if decision.make is not None:
-            await self._make(deployment, decision.make)
-        new = new_of(deployment, self._sets(deployment, Key(deployment.metadata.namespace, deployment.metadata.name)))
-        if decision.amend is not None and new is not None:
-            await self._amend(new, decision.amend)
-        for scale in decision.scale:
-            await self._scale(deployment, scale, decision.sized or {})
-        for old in decision.delete:
-            await self._writes.delete(REPLICA_SETS, self._caches.replica_sets, old)
-        if decision.revision:
-            change = {"metadata": {"annotations": {REVISION: decision.revision}}}
-            # by way of the status, as upstream: otherwise the generation would count it
-            await self._writes.amend(DEPLOYMENTS, self._caches.deployments, deployment, change, subresource="status")
+    async def _carry_out(self, deployment: Deployment, decision: Decision[Action]) -> None:
+        for action in decision.actions:
+            match action:
+                case Create(body):
+                    await self._make(deployment, body)
+                case Amend(change):
+                    new = new_of(deployment, self._sets(deployment, Key(deployment.metadata.namespace, deployment.metadata.name)))
+                    if new is not None:
+                        await self._amend(new, change)
+                case Resize(scale, sized):
+                    await self._scale(deployment, scale, sized)
+                case Delete(old):
+                    await self._writes.delete(REPLICA_SETS, self._caches.replica_sets, old)
+                case SetRevision(revision):
+                    noted = {"metadata": {"annotations": {REVISION: revision}}}
+                    # by way of the status, as upstream: otherwise the generation would count it
+                    await self._writes.amend(DEPLOYMENTS, self._caches.deployments, deployment, noted, subresource="status")
 
     async def _make(self, deployment: Deployment, body: Json) -> None:
         name = body["metadata"]["name"]
