@@ -398,15 +398,20 @@ AT_ONCE = {"podManagementPolicy": "Parallel"}
 )
 def test_a_stateful_set_takes_one_step(pods: list[Pod], fields: Json, create: list[str], delete: list[str]) -> None:
     decision = statefulsets.decide(a_view(pods, **fields))
-    assert create == [one.pod["metadata"]["name"] for one in decision.create]
-    assert delete == [one.metadata.name for one in decision.delete]
+    assert create == [one.pod["metadata"]["name"] for one in actions_of(decision, statefulsets.CreatePod)]
+    assert delete == [pod.metadata.name for pod in deleted_by(decision)]
     assert str(decision.because)
+
+
+def test_a_pod_gets_its_labels_back_before_the_next_one_is_made() -> None:
+    decision = statefulsets.decide(a_view([numbered(0)]))
+    assert [statefulsets.Label, statefulsets.CreatePod] == [type(action) for action in decision.actions]
 
 
 @pytest.mark.parametrize(("ordinal", "revision"), [(0, "old"), (1, "old"), (2, "new")])
 def test_below_the_partition_a_pod_is_made_of_the_former_template(ordinal: int, revision: str) -> None:
     pods = [numbered(number) for number in range(3) if number != ordinal]
-    [made] = statefulsets.decide(a_view(pods, **PARTED)).create
+    [made] = actions_of(statefulsets.decide(a_view(pods, **PARTED)), statefulsets.CreatePod)
     assert revision == made.pod["metadata"]["labels"][identity.REVISION]
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 from mooring.api.core import PersistentVolumeClaim
 from mooring.api.meta import Key, is_deleting
 from mooring.api.pods import Pod
 from mooring.api.workloads import StatefulSet
+from mooring.cluster.workloads.decision import DeletePod
 from mooring.cluster.workloads.ownership import without_owner
 from mooring.cluster.workloads.pods import FINISHED, is_available, is_going
 from mooring.cluster.workloads.statefulsets import reasons as why
@@ -26,7 +27,7 @@ from mooring.cluster.workloads.statefulsets.identity import (
     pod_body,
     revision_of,
 )
-from mooring.control.result import Because
+from mooring.control.decision import Decision
 
 Json = dict[str, Any]
 ClaimOf = Callable[[Key], PersistentVolumeClaim | None]
@@ -66,35 +67,17 @@ class View:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Create:
-    """claims: those that the pod lacks."""
-
-    pod: Json
-    claims: tuple[Json, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Lack:
-    """The claims that a pod lacks which waits for them."""
+class TellHeld:
+    """Tell that a pod is not made before a claim of its name is gone, which somebody has deleted."""
 
     pod_name: str
-    claims: tuple[Json, ...]
+    claim_name: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Own:
-    """The owners of a claim. updates: the name of the pod for which an event says so, "" for one that is new or too many."""
+class TellDisputed:
+    """Tell that a claim belongs to others, whatever the retention policy says."""
 
-    claim: PersistentVolumeClaim
-    owners: list[Json]
-    updates: str = ""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Held:
-    """A pod that is not made before a claim of its name is gone, which somebody has deleted."""
-
-    pod_name: str
     claim_name: str
 
 
@@ -107,39 +90,65 @@ class Label:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Decision:
-    """disputed: names of claims that belong to others, whatever the retention policy says."""
+class Own:
+    """The owners of a claim."""
 
-    because: Because
-    label: tuple[Label, ...] = ()
-    own: tuple[Own, ...] = ()
-    disputed: tuple[str, ...] = ()
-    held: tuple[Held, ...] = ()
-    lack: tuple[Lack, ...] = ()
-    create: tuple[Create, ...] = ()
-    delete: tuple[Pod, ...] = ()
+    claim: PersistentVolumeClaim
+    owners: list[Json]
 
 
-def decide(view: View) -> Decision:
+@dataclasses.dataclass(frozen=True, slots=True)
+class TellUpdated:
+    """Tell that the claims of a pod have other owners."""
+
+    pod_name: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CreateClaims:
+    """The claims that a pod lacks which waits for them."""
+
+    pod_name: str
+    claims: tuple[Json, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CreatePod:
+    """claims: those that the pod lacks."""
+
+    pod: Json
+    claims: tuple[Json, ...] = ()
+
+
+Action: TypeAlias = TellHeld | TellDisputed | Label | Own | TellUpdated | CreateClaims | CreatePod | DeletePod
+
+ORDER: Final = (TellHeld, TellDisputed, Label, Own, TellUpdated, CreateClaims, CreatePod, DeletePod)
+"""The order in which actions are carried out."""
+
+
+def decide(view: View) -> Decision[Action]:
     """Ordered: one pod at a time, from the first to the last; what is too many goes first from the end, once all others are well."""
     stateful_set = view.stateful_set
     if is_deleting(stateful_set):
         return Decision(why.Deleting())
     found = {ordinal: pod for pod in view.pods if (ordinal := ordinal_of(stateful_set, pod)) is not None}
-    started = decision = _started(view, found)
-    if not started.create and not started.delete and _may_go_on(view, found):
-        decision = _condemned(view, found) or _updated(view, found) or started
-    decision = dataclasses.replace(decision, lack=started.lack, held=started.held, label=tuple(_unlabelled(view, found)))
-    return dataclasses.replace(decision, own=tuple(_owned(view)), disputed=tuple(_disputed(view)))
+    started = chosen = _started(view, found)
+    is_idle = not any(isinstance(action, CreatePod | DeletePod) for action in started.actions)
+    if is_idle and _may_go_on(view, found):
+        chosen = _condemned(view, found) or _updated(view, found) or started
+    actions: list[Action] = [*started.actions, *_unlabelled(view, found), *_owned(view), *_disputed(view)]
+    if chosen is not started:
+        actions += chosen.actions
+    return Decision(chosen.because, tuple(sorted(actions, key=lambda action: ORDER.index(type(action)))))
 
 
 def _is_ordered(view: View) -> bool:
     return view.stateful_set.spec.pod_management_policy != "Parallel"
 
 
-def _started(view: View, found: dict[int, Pod]) -> Decision:
+def _started(view: View, found: dict[int, Pod]) -> Decision[Action]:
     """The pods that are missing; in order, those before them must be well."""
-    steps: list[Decision] = []
+    steps: list[Decision[Action]] = []
     for ordinal in ordinals(view.stateful_set):
         step = _step(view, ordinal, found.get(ordinal))
         if step is None:
@@ -147,26 +156,21 @@ def _started(view: View, found: dict[int, Pod]) -> Decision:
         steps.append(step)
         if _is_ordered(view):
             break
-    return Decision(
-        steps[-1].because if steps else why.AllThere(view.stateful_set.spec.replicas),
-        held=tuple(one for step in steps for one in step.held),
-        lack=tuple(one for step in steps for one in step.lack),
-        create=tuple(one for step in steps for one in step.create),
-        delete=tuple(one for step in steps for one in step.delete),
-    )
+    because = steps[-1].because if steps else why.AllThere(view.stateful_set.spec.replicas)
+    return Decision(because, tuple(action for step in steps for action in step.actions))
 
 
-def _step(view: View, ordinal: int, pod: Pod | None) -> Decision | None:
+def _step(view: View, ordinal: int, pod: Pod | None) -> Decision[Action] | None:
     """The next step for the pod of this number, None where it is well."""
     name = f"{view.stateful_set.metadata.name}-{ordinal}"
     if pod is None:
-        return _held_up(view, name) or Decision(why.Missing(name), create=(_created(view, ordinal),))
+        return _held_up(view, name) or Decision(why.Missing(name), (_created(view, ordinal),))
     if pod.status.phase in FINISHED and not view.is_terminating(pod):
-        return Decision(why.Ended(name), delete=(pod,))
+        return Decision(why.Ended(name), (DeletePod(pod),))
     if view.is_healthy(pod):
         return None
     claims = _missing_claims(view, name) if pod.status.phase == "Pending" else ()
-    return Decision(why.WaitsFor(name), lack=(Lack(name, claims),) if claims else ())
+    return Decision(why.WaitsFor(name), (CreateClaims(name, claims),) if claims else ())
 
 
 def _may_go_on(view: View, found: dict[int, Pod]) -> bool:
@@ -175,11 +179,11 @@ def _may_go_on(view: View, found: dict[int, Pod]) -> bool:
     return not _is_ordered(view) or all(pod is not None and not view.is_terminating(pod) and view.is_healthy(pod) for pod in wanted)
 
 
-def _created(view: View, ordinal: int) -> Create:
+def _created(view: View, ordinal: int) -> CreatePod:
     stateful_set = view.stateful_set
     chosen = _template_for(view, ordinal)
     body = pod_body(stateful_set, chosen.template, chosen.revision, ordinal)
-    return Create(body, _missing_claims(view, body["metadata"]["name"]))
+    return CreatePod(body, _missing_claims(view, body["metadata"]["name"]))
 
 
 def _missing_claims(view: View, pod_name: str) -> tuple[Json, ...]:
@@ -195,7 +199,7 @@ def _template_for(view: View, ordinal: int) -> Template:
     return view.current if strategy.type == "RollingUpdate" and below else view.update
 
 
-def _held_up(view: View, pod_name: str) -> Decision | None:
+def _held_up(view: View, pod_name: str) -> Decision[Action] | None:
     """To wait, where a claim has to be gone before the pod is made anew."""
     claims = _claims_of(view, pod_name)
     for claim in claims:
@@ -203,7 +207,7 @@ def _held_up(view: View, pod_name: str) -> Decision | None:
             return Decision(why.ClaimGoes(pod_name, claim.metadata.name))
     for claim in claims:
         if is_deleting(claim):
-            return Decision(why.ClaimGoes(pod_name, claim.metadata.name), held=(Held(pod_name, claim.metadata.name),))
+            return Decision(why.ClaimGoes(pod_name, claim.metadata.name), (TellHeld(pod_name, claim.metadata.name),))
     return None
 
 
@@ -213,7 +217,7 @@ def _claims_of(view: View, pod_name: str) -> list[PersistentVolumeClaim]:
     return [claim for name in names if (claim := view.claim_of(Key(namespace, name))) is not None]
 
 
-def _condemned(view: View, found: dict[int, Pod]) -> Decision | None:
+def _condemned(view: View, found: dict[int, Pod]) -> Decision[Action] | None:
     """The pods beyond the number wished for, from the end; in order, an unwell one only when those before it are well."""
     stay = ordinals(view.stateful_set)
     beyond = [found[ordinal] for ordinal in sorted(found, reverse=True) if ordinal not in stay]
@@ -221,16 +225,16 @@ def _condemned(view: View, found: dict[int, Pod]) -> Decision | None:
         return None
     if not _is_ordered(view):
         chosen = tuple(pod for pod in beyond if not view.is_terminating(pod))
-        return Decision(why.TooMany(chosen[0].metadata.name), delete=chosen) if chosen else None
+        return Decision(why.TooMany(chosen[0].metadata.name), tuple(map(DeletePod, chosen))) if chosen else None
     last, unwell = beyond[0], [pod for pod in beyond if not view.is_healthy(pod)]
     if view.is_terminating(last):
         return Decision(why.WaitsForEnd(last.metadata.name))
     if last in unwell[:-1]:
         return Decision(why.WaitsFor(unwell[-1].metadata.name))
-    return Decision(why.TooMany(last.metadata.name), delete=(last,))
+    return Decision(why.TooMany(last.metadata.name), (DeletePod(last),))
 
 
-def _updated(view: View, found: dict[int, Pod]) -> Decision | None:
+def _updated(view: View, found: dict[int, Pod]) -> Decision[Action] | None:
     """The last pod of an old template, once those after it are well."""
     strategy = view.stateful_set.spec.update_strategy
     if strategy.type != "RollingUpdate":
@@ -241,23 +245,25 @@ def _updated(view: View, found: dict[int, Pod]) -> Decision | None:
         if pod is None:
             return None
         if revision_of(pod) != view.update.revision and not view.is_terminating(pod):
-            return Decision(why.Outdated(pod.metadata.name), delete=(pod,))
+            return Decision(why.Outdated(pod.metadata.name), (DeletePod(pod),))
         if not view.is_healthy(pod):
             return Decision(why.WaitsFor(pod.metadata.name))
     return None
 
 
-def _owned(view: View) -> list[Own]:
-    """The claims whose owners are not those of the retention policy."""
-    found = []
+def _owned(view: View) -> list[Own | TellUpdated]:
+    """The claims whose owners are not those of the retention policy. Nobody is told of a pod that is new or too many."""
+    found: list[Own] = []
+    updated: dict[str, None] = {}
     for pod in view.pods:
         stays = ordinal_of(view.stateful_set, pod) in ordinals(view.stateful_set)
-        updates = pod.metadata.name if stays and pod.status.phase != "Pending" else ""
         for claim in _claims_of(view, pod.metadata.name):
             owners = claim_owners(view.stateful_set, pod, claim)
             if owners is not None:
-                found.append(Own(claim, owners, updates))
-    return [*found, *_let_go(view)]
+                found.append(Own(claim, owners))
+                if stays and pod.status.phase != "Pending":
+                    updated[pod.metadata.name] = None
+    return [*found, *_let_go(view), *map(TellUpdated, updated)]
 
 
 def _let_go(view: View) -> list[Own]:
@@ -269,11 +275,14 @@ def _let_go(view: View) -> list[Own]:
     return [Own(claim, without_owner(claim, uid)) for claim in view.owned if claim.metadata.name not in with_pods]
 
 
-def _disputed(view: View) -> list[str]:
+def _disputed(view: View) -> list[TellDisputed]:
     """Those of pods that have not begun: it is told once, when the pod is made."""
     new = (pod for pod in view.pods if pod.status.phase == "Pending")
     return [
-        claim.metadata.name for pod in new for claim in _claims_of(view, pod.metadata.name) if is_disputed(view.stateful_set, pod, claim)
+        TellDisputed(claim.metadata.name)
+        for pod in new
+        for claim in _claims_of(view, pod.metadata.name)
+        if is_disputed(view.stateful_set, pod, claim)
     ]
 
 

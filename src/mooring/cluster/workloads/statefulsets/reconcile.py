@@ -12,15 +12,29 @@ from mooring.api.meta import Key, is_deleting
 from mooring.api.pods import PODS, Pod
 from mooring.api.workloads import CONTROLLER_REVISIONS, STATEFUL_SETS, ControllerRevision, StatefulSet
 from mooring.base.clock import Clock
+from mooring.cluster.workloads.decision import DeletePod
 from mooring.cluster.workloads.ownership import Claimed, claim
 from mooring.cluster.workloads.pods import is_going, soonest_s
 from mooring.cluster.workloads.statefulsets import reasons as why
-from mooring.cluster.workloads.statefulsets.decide import Create, Decision, Label, Template, View, decide
+from mooring.cluster.workloads.statefulsets.decide import (
+    Action,
+    CreateClaims,
+    CreatePod,
+    Label,
+    Own,
+    TellDisputed,
+    TellHeld,
+    TellUpdated,
+    Template,
+    View,
+    decide,
+)
 from mooring.cluster.workloads.statefulsets.identity import ordinal_of, revision_of
 from mooring.cluster.workloads.statefulsets.revisions import Revisions, revisions_of, template_of
 from mooring.cluster.workloads.statefulsets.status import status_of
 from mooring.cluster.workloads.view import BY_SET, WorkloadCaches
 from mooring.cluster.workloads.writes import WARNING, Writes
+from mooring.control.decision import Decision
 from mooring.control.result import Result, Retry, Stale
 from mooring.kube.errors import AlreadyExists, ApiError
 
@@ -119,31 +133,33 @@ class Reconciler:
         for one in revisions.outdated:
             await self._writes.delete(CONTROLLER_REVISIONS, self._caches.revisions, one)
 
-    async def _carry_out(self, stateful_set: StatefulSet, decision: Decision) -> None:
-        self._tell_of_claims(stateful_set, decision)
-        for label in decision.label:
-            await self._label(stateful_set, label)
-        for own in decision.own:
-            change = {"metadata": {"ownerReferences": own.owners}}
-            await self._writes.amend(PERSISTENT_VOLUME_CLAIMS, self._caches.claims, own.claim, change)
-        for pod_name in {own.updates: None for own in decision.own if own.updates}:
-            self._tell_updated(stateful_set, pod_name)
-        for lack in decision.lack:
-            for body in lack.claims:
-                await self._create_claim(stateful_set, body, lack.pod_name)
-        for create in decision.create:
-            await self._create(stateful_set, create)
-        for pod in decision.delete:
-            await self._writes.delete_pod(pod)
-            text = f"Delete Pod {pod.metadata.name} in StatefulSet {stateful_set.metadata.name} successful"
-            self._writes.tell(stateful_set, "SuccessfulDelete", text)
+    async def _carry_out(self, stateful_set: StatefulSet, decision: Decision[Action]) -> None:
+        for action in decision.actions:
+            match action:
+                case TellHeld(pod_name, claim_name):
+                    self._tell_failed(stateful_set, pod_name, f"pvc {claim_name} is being deleted")
+                case TellDisputed(claim_name):
+                    self._tell_disputed(stateful_set, claim_name)
+                case Label():
+                    await self._label(stateful_set, action)
+                case Own(owned, owners):
+                    change = {"metadata": {"ownerReferences": owners}}
+                    await self._writes.amend(PERSISTENT_VOLUME_CLAIMS, self._caches.claims, owned, change)
+                case TellUpdated(pod_name):
+                    self._tell_updated(stateful_set, pod_name)
+                case CreateClaims(pod_name, claims):
+                    for body in claims:
+                        await self._create_claim(stateful_set, body, pod_name)
+                case CreatePod():
+                    await self._create(stateful_set, action)
+                case DeletePod(pod):
+                    await self._writes.delete_pod(pod)
+                    text = f"Delete Pod {pod.metadata.name} in StatefulSet {stateful_set.metadata.name} successful"
+                    self._writes.tell(stateful_set, "SuccessfulDelete", text)
 
-    def _tell_of_claims(self, stateful_set: StatefulSet, decision: Decision) -> None:
-        for held in decision.held:
-            self._tell_failed(stateful_set, held.pod_name, f"pvc {held.claim_name} is being deleted")
-        for name in decision.disputed:
-            text = "has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored for this claim"
-            self._writes.tell(stateful_set, "ConflictingController", f"PersistentVolumeClaim {name} {text}", WARNING)
+    def _tell_disputed(self, stateful_set: StatefulSet, claim_name: str) -> None:
+        text = "has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored for this claim"
+        self._writes.tell(stateful_set, "ConflictingController", f"PersistentVolumeClaim {claim_name} {text}", WARNING)
 
     async def _label(self, stateful_set: StatefulSet, label: Label) -> None:
         await self._writes.amend(PODS, self._caches.pods, label.pod, {"metadata": {"labels": label.labels}})
@@ -153,7 +169,7 @@ class Reconciler:
         text = f"Update Pod {pod_name} in StatefulSet {stateful_set.metadata.name} successful"
         self._writes.tell(stateful_set, "SuccessfulUpdate", text)
 
-    async def _create(self, stateful_set: StatefulSet, create: Create) -> None:
+    async def _create(self, stateful_set: StatefulSet, create: CreatePod) -> None:
         """The claims first. Raises Retry, ApiError."""
         name, pod_name = stateful_set.metadata.name, create.pod["metadata"]["name"]
         for body in create.claims:
