@@ -7,6 +7,8 @@ In the folder:
 volumes/<id>/data/    what a pod would have written
 volumes/<id>/nodes/   a file for each node that the volume is published on
 snapshots/<id>/       the data, as it was
+
+A class's parameter `room` says how many bytes the largest volume may have.
 """
 
 from __future__ import annotations
@@ -51,7 +53,9 @@ class FolderDriver(Plugin):
         return sorted(path.name for path in (self.volumes / volume_id / "nodes").iterdir())
 
     async def create_volume(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
-        volume = self.volumes / request.name
+        volume, room = self.volumes / request.name, request.parameters.get("room")
+        if room and request.capacity_range.required_bytes > int(room):
+            raise DriverError(Code.RESOURCE_EXHAUSTED, f"the pool has {room} bytes left")
         if not volume.exists():
             making = self.volumes / f".{request.name}"
             shutil.rmtree(making, ignore_errors=True)

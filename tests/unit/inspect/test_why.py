@@ -121,7 +121,11 @@ FAILURES: Mapping[str, tuple[str, str, str]] = {
         'the secret "vault/creds" does not exist',
         "kubectl -n vault create secret generic creds",
     ),
-    f"failed to provision volume with StorageClass: {EXHAUSTED}": ("driver", "does not make the volume", "kubectl get pods"),
+    f"failed to provision volume with StorageClass: {EXHAUSTED}": (
+        "driver",
+        "does not make the volume",
+        "kubectl -n default get pvc claim -o json | sed",
+    ),
     "rpc error: code = InvalidArgument desc = no such parameter": ("user", "does not make the volume", "kubectl get pods"),
     'persistentvolumes is forbidden: User "system:serviceaccount:kube-system:csi" cannot create resource "persistentvolumes" '
     'in API group "" at the cluster scope': (

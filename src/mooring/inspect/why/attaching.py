@@ -13,6 +13,7 @@ from mooring.api.pods import Pod
 from mooring.api.storage import VolumeAttachment
 from mooring.api.volume_names import attachment_name, unique_name
 from mooring.base.units import format_duration
+from mooring.cluster.attachdetach.identity import MANAGED, is_managed
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.inspect.why.chain import Command, Link, Mover, State, unseen_link
 from mooring.inspect.why.diagnosis import diagnosed, failed_link
@@ -86,7 +87,13 @@ def _asked_s(attachment: VolumeAttachment) -> float:
 
 
 def _not_asked(scene: Scene, step: str, pod: Pod, driver: str) -> Link:
-    who = "the attach/detach controller (kube-controller-manager, or mooring attachdetach)"
+    who, node = "the attach/detach controller (kube-controller-manager, or mooring attachdetach)", pod.spec.node_name
+    known = scene.nodes.get(Key("", node))
+    if known is not None and not is_managed(known):
+        text = f"no controller attaches volumes to node {node}: its kubelet has not marked it with {MANAGED}"
+        line = f"kubectl annotate node {node} {MANAGED}=true"
+        mark = Command(line, "safe, unless its kubelet runs with enableControllerAttachDetach: false and attaches by itself")
+        return Link(step, State.FAILED, text, Mover.OPERATOR, f"whoever runs the kubelet of node {node}", commands=(mark,))
     failed = next(iter(scene.events(pod, "FailedAttachVolume")), None)
     return Link(
         step,

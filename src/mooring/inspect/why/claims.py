@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -21,6 +22,8 @@ from mooring.inspect.why.scene import Scene, moment_s
 
 QUIET_S: Final = 30.0
 """How long a provisioner may be silent about a claim before that is told."""
+TOO_LARGE: Final = ("ResourceExhausted", "OutOfRange")
+"""After these codes a smaller claim may help."""
 BACK_OFF: Final = "csi-provisioner tries again by itself, at most five minutes after the last try"
 
 
@@ -69,11 +72,7 @@ def _waits_for_pod(scene: Scene, step: str, claim: PersistentVolumeClaim, becaus
 
 
 def _class_missing(scene: Scene, step: str, claim: PersistentVolumeClaim, because: why.ClassMissing) -> Link:
-    key, better = key_of(claim), _best_class(scene) or "CLASS"
-    anew = (
-        f'kubectl -n {key.namespace} get pvc {key.name} -o json | sed \'s/"storageClassName": "{because.class_name}"/'
-        f'"storageClassName": "{better}"/\' | kubectl replace --force -f -'
-    )
+    anew = _anew(claim, "storageClassName", because.class_name, _best_class(scene) or "CLASS")
     return Link(
         step,
         State.FAILED,
@@ -83,6 +82,15 @@ def _class_missing(scene: Scene, step: str, claim: PersistentVolumeClaim, becaus
         _made_s(claim),
         retry="goes on by itself when the class is created",
         commands=(Command(anew, "safe: the claim has no volume yet, and is made anew with another class"), _CLASSES),
+    )
+
+
+def _anew(claim: PersistentVolumeClaim, field: str, has: str, gets: str) -> str:
+    """A command that makes a claim without a volume anew, with another text in one field of its specification."""
+    key = key_of(claim)
+    return (
+        f'kubectl -n {key.namespace} get pvc {key.name} -o json | sed \'s/"{field}": "{has}"/"{field}": "{gets}"/\' '
+        "| kubectl replace --force -f -"
     )
 
 
@@ -140,6 +148,10 @@ def _provisioning(scene: Scene, step: str, claim: PersistentVolumeClaim, because
     if failed is not None:
         told = diagnosed(failed.message, driver=driver, namespace=claim.metadata.namespace, program="csi-provisioner")
         text = f"the driver {driver} does not make the volume"
+        if told.code in TOO_LARGE:
+            size = (claim.spec.resources.requests or {}).get("storage", "")
+            smaller = Command(_anew(claim, "storage", size, "SIZE"), "safe: the claim has no volume yet, and asks for less")
+            told = dataclasses.replace(told, commands=(smaller, *told.commands))
         return failed_link(step, told, text, failed.first_s, failed.message, BACK_OFF)
     silent = silent_link(scene, step, "csi-provisioner", driver)
     if silent is not None:

@@ -114,7 +114,10 @@ def _attached(scene: Scene, step: str, obj: Any) -> Link | None:
             Mover.OPERATOR,
             "whoever removed the driver",
             since_s,
-            commands=(Command(f"mooring release --driver={driver}", "proves first that nothing is attached, asks, then takes it off"),),
+            commands=(
+                Command(f"mooring release --driver={driver}", "reads only: proves what is attached nowhere, and says what is"),
+                Command(f"mooring release --driver={driver} --remove", "safe: asks, proves again, and takes off only what is proved"),
+            ),
         )
     return Link(step, State.WAITING, "it is attached nowhere", Mover.CLUSTER, f"csi-attacher of {driver}", since_s)
 

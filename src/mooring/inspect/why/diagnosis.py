@@ -37,7 +37,7 @@ def diagnosed(error: str, *, driver: str, namespace: str, program: str) -> Diagn
     for pattern, told in _CAUSES:
         found = pattern.search(error)
         if found is not None:
-            return dataclasses.replace(told(found), code=code_in(error))
+            return dataclasses.replace(told(found, namespace), code=code_in(error))
     code = code_in(error)
     if not code:
         return Diagnosis(Mover.CLUSTER, program, commands=(_logs(program, driver),))
@@ -62,7 +62,7 @@ def _logs(program: str, driver: str) -> Command:
     )
 
 
-def _secret(found: re.Match[str]) -> Diagnosis:
+def _secret(found: re.Match[str], namespace: str) -> Diagnosis:
     name, namespace = found["name"], found["namespace"]
     return Diagnosis(
         Mover.USER,
@@ -77,7 +77,7 @@ def _secret(found: re.Match[str]) -> Diagnosis:
     )
 
 
-def _forbidden(found: re.Match[str]) -> Diagnosis:
+def _forbidden(found: re.Match[str], namespace: str) -> Diagnosis:
     user, verb, resource, group = found["user"], found["verb"], found["resource"], found["group"] or ""
     account = re.fullmatch(r"system:serviceaccount:([^:]+):(.+)", user)
     what = f"{resource}.{group}" if group else resource
@@ -94,20 +94,30 @@ def _forbidden(found: re.Match[str]) -> Diagnosis:
     )
 
 
-def _quota(found: re.Match[str]) -> Diagnosis:
+def _quota(found: re.Match[str], namespace: str) -> Diagnosis:
     quota = found["quota"]
     return Diagnosis(
         Mover.USER,
         "the owner of the namespace, or who keeps its quota",
         f'the quota "{quota}" of the namespace is used up',
         commands=(
-            Command("kubectl describe resourcequota -n NAMESPACE", "reads only: what is used, and by how much it is over"),
-            Command(f"kubectl edit resourcequota {quota} -n NAMESPACE", "safe: raises the limit"),
+            Command(f"kubectl -n {namespace} describe resourcequota {quota}", "reads only: what is used, and by how much it is over"),
+            Command(
+                f"kubectl -n {namespace} patch resourcequota {quota} --type=merge -p "
+                f'\'{{"spec": {{"hard": {{"{_over(found.string)}": "AMOUNT"}}}}}}\'',
+                "safe: raises the limit, if there is room for more",
+            ),
         ),
     )
 
 
-def _no_driver_on_node(found: re.Match[str]) -> Diagnosis:
+def _over(error: str) -> str:
+    """The resource that the quota counts, as in `exceeded quota: q, requested: persistentvolumeclaims=1, used: …`."""
+    found = re.search(r"requested: ([\w./-]+)=", error)
+    return found[1] if found else "persistentvolumeclaims"
+
+
+def _no_driver_on_node(found: re.Match[str], namespace: str) -> Diagnosis:
     driver = found["driver"]
     return Diagnosis(
         Mover.OPERATOR,
@@ -120,15 +130,15 @@ def _no_driver_on_node(found: re.Match[str]) -> Diagnosis:
     )
 
 
-def _used_by(found: re.Match[str]) -> Diagnosis:
+def _used_by(found: re.Match[str], namespace: str) -> Diagnosis:
     return Diagnosis(Mover.USER, "the owner of the pods that have the volume", "the volume may be attached to one node at a time")
 
 
-def _timed_out(found: re.Match[str]) -> Diagnosis:
+def _timed_out(found: re.Match[str], namespace: str) -> Diagnosis:
     return Diagnosis(Mover.CLUSTER, "the kubelet of the node", "the kubelet waits for the attach, or for its driver")
 
 
-_CAUSES: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Diagnosis]], ...]] = (
+_CAUSES: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str], Diagnosis]], ...]] = (
     (re.compile(r'secret (?P<name>[\w.-]+) in namespace (?P<namespace>[\w-]+): secrets "[^"]+" not found'), _secret),
     (re.compile(r'secret "?(?P<namespace>[\w-]+)/(?P<name>[\w.-]+)"?.{0,40}not found'), _secret),
     (

@@ -34,11 +34,12 @@ def pod_links(scene: Scene, pod: Pod) -> tuple[Link, ...]:
 
 
 def _with_quota(scene: Scene, pod: Pod, link: Link) -> Link:
-    """What the pod's controller was told when it wanted to make the claim that is missing."""
+    """What whoever makes the missing claim was told: the pod's controller, or that of ephemeral volumes."""
     if link.state is not State.FAILED or "does not exist" not in link.text:
         return link
     owner = next((one for one in pod.metadata.owner_references or () if one.controller), None)
-    refused = next((one for one in scene.events_of(owner.uid, "FailedCreate") if "quota" in one.message), None) if owner else None
+    told_owner = scene.events_of(owner.uid, "FailedCreate") if owner else ()
+    refused = next((one for one in (*scene.events(pod, "FailedBinding"), *told_owner) if "quota" in one.message), None)
     if refused is None:
         return link
     told = diagnosed(refused.message, driver="", namespace=pod.metadata.namespace, program="")
@@ -73,6 +74,10 @@ _VOLUMES: Final = Command("kubectl get pv -o wide", "reads only: the volumes; ku
 _NODES: Final = Command("kubectl get nodes --show-labels", "reads only: which nodes are ready, and where they are")
 _LIMITS: Final = Command("kubectl get csinodes -o yaml", "reads only: how many volumes of each driver a node takes (allocatable.count)")
 _CAPACITY: Final = Command("kubectl get csistoragecapacities -A", "reads only: how much room the driver has reported, by place")
+
+_TAINTS: Final = Command(
+    "kubectl get nodes -o custom-columns=NAME:.metadata.name,TAINTS:.spec.taints[*].key", "reads only: what keeps pods off each node"
+)
 
 _PLACES: Final = (
     (
@@ -119,6 +124,15 @@ _PLACES: Final = (
     (
         re.compile("ReadWriteOncePod"),
         Diagnosis(Mover.USER, "the owner of the other pod", "another pod uses a claim that is for one pod alone"),
+    ),
+    (
+        re.compile(r"untolerated taint"),
+        Diagnosis(
+            Mover.OPERATOR,
+            "whoever owns the nodes, or the pod's tolerations",
+            "the nodes have taints that it does not tolerate",
+            commands=(_TAINTS,),
+        ),
     ),
 )
 """What kube-scheduler writes, and mooring binder, by pattern."""
