@@ -350,7 +350,6 @@ OWN_DECISIONS = [
     "sidecars/provisioner/claims/decide.py",
     "sidecars/provisioner/deletion/decide.py",
     "sidecars/provisioner/local_node/decide.py",
-    "sidecars/provisioner/source_protection/decide.py",
 ]
 OWN_FAILED = []
 OWN_CONFLICTS = [

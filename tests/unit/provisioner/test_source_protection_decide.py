@@ -9,13 +9,14 @@ import pytest
 
 from mooring.api.meta import ObjectMeta
 from mooring.api.snapshot import GROUP, VolumeSnapshot
+from mooring.control.decision import Decision
 from mooring.control.slim import check
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.kube.cache.store import Store
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.model.cached import CLAIM_INDEXES, FOR_CLAIMS, SNAPSHOT, Source
 from mooring.sidecars.provisioner.source_protection import reasons as why
-from mooring.sidecars.provisioner.source_protection.decide import Decision, decide_origin
+from mooring.sidecars.provisioner.source_protection.decide import Action, LookUp, NoteUnused, TakeOff, decide_origin
 from mooring.sidecars.provisioner.source_protection.view import View, origin_of
 from tests.support.builders import a_claim, a_pv, a_snapshot, typed
 
@@ -25,6 +26,8 @@ OF_SNAPSHOT = {"apiGroup": GROUP, "kind": "VolumeSnapshot", "name": "source"}
 OF_CLAIM = {"kind": "PersistentVolumeClaim", "name": "source"}
 GRACE_S, NOW = 300.0, 1000.0
 LONG_AGO = NOW - GRACE_S
+FREED: Decision[Action] = Decision(why.Unused(), (TakeOff(),), done="took the finalizer off")
+OLD_FREED: Decision[Action] = Decision(why.Unused(), (NoteUnused(LONG_AGO), TakeOff()), done="took the finalizer off")
 OURS = {"ours": {origin_of(SNAPSHOT_SOURCE)}}
 
 
@@ -37,7 +40,7 @@ def decided(
     drivers: Mapping[str, str] | None = None,
     due: Collection[str] = (),
     **more: Any,
-) -> Decision:
+) -> Decision[Action]:
     """volume_of: the driver of the source claim's volume. due: uids of claims for which a volume is to be made now."""
     stores: dict[str, Store[Any]] = {"PersistentVolumeClaim": Store(CLAIM_INDEXES), "VolumeSnapshot": Store(), "PersistentVolume": Store()}
     volume = a_pv(source={"csi": {"driver": volume_of, "volumeHandle": "h"}})
@@ -79,17 +82,19 @@ def deleted_source(**spec: Any) -> dict[str, Any]:
         ([], {}, Decision(why.NotProtected())),
         ([claim_in_ns(deleting=True)], {}, Decision(why.NotProtected())),
         ([claim_in_ns("source", [names.CLONE_FINALIZER])], {}, Decision(why.NotDeleted())),
-        ([deleted_source()], {}, Decision(why.Unused(), removes=True)),
+        ([deleted_source()], {}, FREED),
         ([deleted_source()], {"clones": False}, Decision(why.OfAnother())),
-        ([deleted_source(volumeName="pv")], {}, Decision(why.Unused(), removes=True)),
+        ([deleted_source(volumeName="pv")], {}, FREED),
         ([deleted_source(volumeName="pv")], {"volume_of": "other"}, Decision(why.OfAnother())),
         ([deleted_source(), claim_in_ns("c", dataSource=OF_CLAIM)], {}, Decision(why.InUse(("ns/c",)))),
-        ([deleted_source(), claim_in_ns("c", dataSource=OF_CLAIM, phase="Bound")], {}, Decision(why.Unused(), removes=True)),
+        ([deleted_source(), claim_in_ns("c", dataSource=OF_CLAIM, phase="Bound")], {}, FREED),
         ([deleted_source()], {"adopted": {origin_of(CLAIM_SOURCE): {"gone"}}}, Decision(why.InUse(("gone",)))),
     ],
     ids=["gone", "bare", "not deleted", "unused", "no clones", "our volume", "other driver", "waited for", "bound", "in the making"],
 )
-def test_P61_a_claim_keeps_the_finalizer_while_it_is_cloned(objects: list[dict[str, Any]], more: dict[str, Any], expected: Decision):
+def test_P61_a_claim_keeps_the_finalizer_while_it_is_cloned(
+    objects: list[dict[str, Any]], more: dict[str, Any], expected: Decision[Action]
+):
     assert expected == decided(CLAIM_SOURCE, *objects, **more)
 
 
@@ -97,7 +102,7 @@ def test_P61_a_clone_of_another_namespaces_claim_counts_where_it_says_so():
     """`dataSource` is of the clone's own namespace, `dataSourceRef` may name another. The peer looks at the former alone."""
     namesake = claim_in_ns("namesake", namespace="elsewhere", dataSource=OF_CLAIM)
     far = claim_in_ns("far", namespace="elsewhere", dataSourceRef={**OF_CLAIM, "namespace": "ns"})
-    assert decided(CLAIM_SOURCE, deleted_source(), namesake).removes
+    assert (TakeOff(),) == decided(CLAIM_SOURCE, deleted_source(), namesake).actions
     assert why.InUse(("elsewhere/far",)) == decided(CLAIM_SOURCE, deleted_source(), namesake, far).because
 
 
@@ -108,17 +113,21 @@ def test_P61_a_clone_of_another_namespaces_claim_counts_where_it_says_so():
     ("objects", "more", "expected"),
     [
         ([source_snapshot()], {}, Decision(why.NotProtected())),
-        ([source_snapshot()], OURS, Decision(why.Unused(), removes=True)),
-        ([], OURS, Decision(why.Unused(), removes=True)),
+        ([source_snapshot()], OURS, FREED),
+        ([], OURS, FREED),
         ([source_snapshot(), claim_in_ns("c", dataSource=OF_SNAPSHOT)], {**OURS, "due": {"uid-c"}}, Decision(why.InUse(("ns/c",)))),
-        ([source_snapshot(), claim_in_ns("c", dataSource=OF_SNAPSHOT)], OURS, Decision(why.Unused(), removes=True)),
-        ([source_snapshot(), claim_in_ns("c", dataSource=OF_SNAPSHOT)], {**OURS, "done": {"uid-c"}}, Decision(why.Unused(), removes=True)),
+        ([source_snapshot(), claim_in_ns("c", dataSource=OF_SNAPSHOT)], OURS, FREED),
+        (
+            [source_snapshot(), claim_in_ns("c", dataSource=OF_SNAPSHOT)],
+            {**OURS, "done": {"uid-c"}},
+            FREED,
+        ),
         ([source_snapshot()], {**OURS, "adopted": {origin_of(SNAPSHOT_SOURCE): {"u"}}}, Decision(why.InUse(("u",)))),
     ],
     ids=["not protected", "unused", "not seen yet", "waited for", "waits for a node", "made", "in the making"],
 )
 def test_P50_a_snapshot_keeps_our_finalizer_until_its_last_volume_is_made(
-    objects: list[dict[str, Any]], more: dict[str, Any], expected: Decision
+    objects: list[dict[str, Any]], more: dict[str, Any], expected: Decision[Action]
 ):
     assert expected == decided(SNAPSHOT_SOURCE, *objects, **more)
 
@@ -130,21 +139,25 @@ NO_CONTENT = source_snapshot(names.SNAPSHOT_FINALIZER)
 @pytest.mark.parametrize(
     ("snapshot", "more", "expected"),
     [
-        (STRAY, {}, Decision(why.Stray(GRACE_S), unused_since=NOW, wake_at=NOW + GRACE_S)),
-        (STRAY, {"unused_since": NOW - 1}, Decision(why.Stray(GRACE_S), unused_since=NOW - 1, wake_at=NOW + GRACE_S - 1)),
-        (STRAY, {"unused_since": LONG_AGO}, Decision(why.LookingUp("content"), look_up="content", unused_since=LONG_AGO)),
-        (STRAY, {"unused_since": LONG_AGO, "drivers": {"content": "other"}}, Decision(why.OfAnother(), unused_since=LONG_AGO)),
+        (STRAY, {}, Decision(why.Stray(GRACE_S), (NoteUnused(NOW),), after_s=GRACE_S)),
+        (STRAY, {"unused_since": NOW - 1}, Decision(why.Stray(GRACE_S), (NoteUnused(NOW - 1),), after_s=GRACE_S - 1)),
+        (STRAY, {"unused_since": LONG_AGO}, Decision(why.LookingUp("content"), (NoteUnused(LONG_AGO), LookUp("content")), again=True)),
+        (STRAY, {"unused_since": LONG_AGO, "drivers": {"content": "other"}}, Decision(why.OfAnother(), (NoteUnused(LONG_AGO),))),
         (
             STRAY,
             {"unused_since": LONG_AGO, "drivers": {"content": "csi.test"}},
-            Decision(why.Unused(), removes=True, unused_since=LONG_AGO),
+            OLD_FREED,
         ),
-        (STRAY, {"unused_since": LONG_AGO, "drivers": {"content": ""}}, Decision(why.Unused(), removes=True, unused_since=LONG_AGO)),
-        (NO_CONTENT, {"unused_since": LONG_AGO}, Decision(why.Unused(), removes=True, unused_since=LONG_AGO)),
+        (
+            STRAY,
+            {"unused_since": LONG_AGO, "drivers": {"content": ""}},
+            OLD_FREED,
+        ),
+        (NO_CONTENT, {"unused_since": LONG_AGO}, OLD_FREED),
     ],
     ids=["found", "waited a while", "whose is it", "other driver", "our driver", "no such content", "no content"],
 )
-def test_P53_a_stray_finalizer_goes_after_an_interval(snapshot: dict[str, Any], more: dict[str, Any], expected: Decision):
+def test_P53_a_stray_finalizer_goes_after_an_interval(snapshot: dict[str, Any], more: dict[str, Any], expected: Decision[Action]):
     assert expected == decided(SNAPSHOT_SOURCE, snapshot, **more)
 
 

@@ -18,6 +18,7 @@ from mooring.api.snapshot import VOLUME_SNAPSHOTS, VolumeSnapshot
 from mooring.base.clock import Instant
 from mooring.base.log import logger
 from mooring.control.controller import Controller
+from mooring.control.decision import Decision
 from mooring.control.locks import KeyLocks
 from mooring.control.manager import Loop, Worker
 from mooring.control.result import Result, Retry
@@ -27,7 +28,7 @@ from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.environment import Environment
 from mooring.sidecars.provisioner.model import topics
 from mooring.sidecars.provisioner.model.cached import BY_UID, CLAIM_KIND, SNAPSHOT_KIND, Source, has_to_do_with_copies
-from mooring.sidecars.provisioner.source_protection.decide import decide_origin
+from mooring.sidecars.provisioner.source_protection.decide import Action, LookUp, NoteUnused, TakeOff, decide_origin
 from mooring.sidecars.provisioner.source_protection.reconcile import Finalizers
 from mooring.sidecars.provisioner.source_protection.view import Origin, View, origin_of, origins_of
 
@@ -168,31 +169,32 @@ class SourceProtection:
     # -- one source
 
     async def _reconcile(self, origin: Origin) -> Result:
-        """One at a time with `hold`, which adds the finalizer that is removed here. Raises Retry."""
+        """One at a time with `hold`, which adds the finalizer that is removed here: `Deciding` would decide before it has the lock.
+
+        Raises Retry.
+        """
         drivers: dict[str, str] = {}
         async with self._locks.of(origin):
             while True:
-                now = self._clock.now()
-                decision = decide_origin(self._view, origin, now, drivers)  # no await between this and the write
+                decision = decide_origin(self._view, origin, self._clock.now(), drivers)  # no await between this and the write
                 self.controller.explain(origin, decision.because)
-                self._remember(origin, decision.unused_since)
                 try:
-                    if decision.look_up:
-                        drivers[decision.look_up] = await self._finalizers.driver_of(decision.look_up)
-                        continue
-                    if decision.removes:
-                        await self._finalizers.take_off(origin)
+                    await self._perform(origin, decision, drivers)
                 except ApiError as error:
                     raise Retry(f"could not take the finalizer off: {error}", because=decision.because) from error
-                break
-            if not decision.removes:
-                return Result(decision.because, after_s=None if decision.wake_at is None else decision.wake_at - now)
-            self._ours.discard(origin)
-            self._remember(origin, None)
-            return Result(decision.because, done="took the finalizer off")
+                if not decision.again:
+                    return Result(decision.because, decision.done, after_s=decision.after_s)
 
-    def _remember(self, origin: Origin, unused_since: Instant | None) -> None:
-        if unused_since is None:
-            self._unused_since.pop(origin, None)
-        else:
-            self._unused_since[origin] = unused_since
+    async def _perform(self, origin: Origin, decision: Decision[Action], drivers: dict[str, str]) -> None:
+        """Raises ApiError."""
+        self._unused_since.pop(origin, None)
+        for action in decision.actions:
+            match action:
+                case NoteUnused(since):
+                    self._unused_since[origin] = since
+                case LookUp(content_name):
+                    drivers[content_name] = await self._finalizers.driver_of(content_name)
+                case TakeOff():
+                    await self._finalizers.take_off(origin)
+                    self._ours.discard(origin)
+                    self._unused_since.pop(origin, None)
