@@ -346,7 +346,6 @@ OWN_DECISIONS = [
     "cluster/binder/protection/decide.py",
     "cluster/binder/scheduling/decide.py",
     "cluster/binder/volumes/decision.py",
-    "sidecars/provisioner/capacity/decide.py",
     "sidecars/provisioner/claims/decide.py",
     "sidecars/provisioner/deletion/decide.py",
     "sidecars/provisioner/local_node/decide.py",

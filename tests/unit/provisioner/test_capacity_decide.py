@@ -10,9 +10,10 @@ import pytest
 
 from mooring.api.meta import OwnerReference
 from mooring.api.storage import CSIStorageCapacity, StorageClass
+from mooring.control.decision import Decision
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.provisioner.capacity import reasons as why
-from mooring.sidecars.provisioner.capacity.decide import Create, Decision, Remove, Update, decide_item, decide_write, is_news
+from mooring.sidecars.provisioner.capacity.decide import Action, Ask, Create, Remove, Update, decide_item, decide_write, is_news
 from mooring.sidecars.provisioner.capacity.view import CAPACITY_INDEXES, Capacity, Item, View
 from mooring.sidecars.provisioner.model.topology import Segment
 from tests.support.builders import WFFC, a_capacity, a_class, typed
@@ -54,14 +55,14 @@ def asks(**parameters: str) -> csi.GetCapacityRequest:
 
 
 def test_P82_the_driver_is_asked_with_the_class_and_the_place():
-    assert Decision(why.Asked(), (), asks(a="b")) == decide_item(a_view((), class_with(parameters={"a": "b"})), ITEM)
-    everywhere = decide_item(a_view((), class_with(), places=((),)), Item("one", ())).ask
-    assert everywhere is not None
-    assert everywhere.HasField("accessible_topology")
+    assert Decision(why.Asked(), (Ask(asks(a="b")),)) == decide_item(a_view((), class_with(parameters={"a": "b"})), ITEM)
+    [everywhere] = decide_item(a_view((), class_with(), places=((),)), Item("one", ())).actions
+    assert isinstance(everywhere, Ask)
+    assert everywhere.request.HasField("accessible_topology")
 
 
 def test_P84_of_several_objects_that_say_the_same_the_first_stays():
-    assert Decision(why.Asked(), (Remove(SECOND),), asks()) == decide_item(a_view((FIRST, SECOND), class_with()), ITEM)
+    assert Decision(why.Asked(), (Remove(SECOND), Ask(asks()))) == decide_item(a_view((FIRST, SECOND), class_with()), ITEM)
 
 
 @pytest.mark.parametrize(
@@ -74,14 +75,14 @@ def test_P84_of_several_objects_that_say_the_same_the_first_stays():
     ],
 )
 def test_what_is_not_wanted_is_removed_before_and_after_the_question(storage_class: StorageClass | None, more: dict[str, Any]):
-    expected = Decision(why.Obsolete(), (Remove(FIRST), Remove(SECOND)))
+    expected: Decision[Action] = Decision(why.Obsolete(), (Remove(FIRST), Remove(SECOND)))
     view = a_view((FIRST, SECOND), storage_class, **more)
     assert expected == decide_item(view, ITEM)
     assert expected == decide_write(view, ITEM, Capacity("1Gi"))
 
 
 def test_P86_a_class_with_immediate_binding_counts_with_the_flag():
-    assert asks() == decide_item(a_view((), class_with("Immediate"), immediate_too=True), ITEM).ask
+    assert (Ask(asks()),) == decide_item(a_view((), class_with("Immediate"), immediate_too=True), ITEM).actions
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,7 @@ def test_P86_a_class_with_immediate_binding_counts_with_the_flag():
     ],
 )
 def test_what_the_drivers_answer_leads_to(
-    objects: tuple[CSIStorageCapacity, ...], owner: OwnerReference | None, capacity: Capacity, expected: Decision
+    objects: tuple[CSIStorageCapacity, ...], owner: OwnerReference | None, capacity: Capacity, expected: Decision[Action]
 ):
     assert expected == decide_write(a_view(objects, class_with(), owner=owner), ITEM, capacity)
 

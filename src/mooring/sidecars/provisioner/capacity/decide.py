@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TypeAlias
 
 from mooring.api.meta import OwnerReference
 from mooring.api.quantity import parse_quantity
 from mooring.api.storage import CSIStorageCapacity, StorageClass
-from mooring.control.result import Because
+from mooring.control.decision import Decision
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.provisioner.capacity import reasons as why
 from mooring.sidecars.provisioner.capacity.view import Capacity, Item, View
@@ -30,32 +31,30 @@ class Update:
     capacity: Capacity
 
 
-Write = Remove | Create | Update
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
-class Decision:
-    """writes: in order. ask: then call GetCapacity with this, and decide what to write; None to ask nothing."""
+class Ask:
+    """Call GetCapacity, then decide what to write."""
 
-    because: Because
-    writes: tuple[Write, ...] = ()
-    ask: csi.GetCapacityRequest | None = None
+    request: csi.GetCapacityRequest
 
 
-def decide_item(view: View, item: Item) -> Decision:
+Action: TypeAlias = Remove | Create | Update | Ask
+
+
+def decide_item(view: View, item: Item) -> Decision[Action]:
     """The next step for one class at one place. If several objects say the same, the first stays."""
     storage_class = view.wanted(item)
     published = view.published(item)
     if storage_class is None:
-        return Decision(why.Obsolete(), tuple(Remove(obj) for obj in published))
-    return Decision(why.Asked(), tuple(Remove(obj) for obj in published[1:]), capacity_request(item, storage_class))
+        return Decision(why.Obsolete(), tuple(map(Remove, published)))
+    return Decision(why.Asked(), (*map(Remove, published[1:]), Ask(capacity_request(item, storage_class))))
 
 
-def decide_write(view: View, item: Item, capacity: Capacity) -> Decision:
+def decide_write(view: View, item: Item, capacity: Capacity) -> Decision[Action]:
     """The writes after the driver's answer."""
     published = view.published(item)
     if view.wanted(item) is None:  # since it was asked
-        return Decision(why.Obsolete(), tuple(Remove(obj) for obj in published))
+        return Decision(why.Obsolete(), tuple(map(Remove, published)))
     if not published:
         return Decision(why.News(capacity.capacity), (Create(capacity),))
     obj = published[0]

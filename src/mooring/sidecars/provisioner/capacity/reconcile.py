@@ -1,4 +1,8 @@
-"""Carries out decisions about capacity: one call to the driver, one request to the API server; and the objects as they are written."""
+"""Carries out decisions about capacity: one call to the driver, one request to the API server; and the objects as they are written.
+
+The driver's answer is decided on in the same turn, and the reason after it is the one to be shown: so there is no `Deciding` here. Nor
+is there an `ObjectWriter`, which reads an object that may have moved: external-provisioner's rights on these objects have no `get`.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,11 @@ import msgspec
 
 from mooring.api.meta import Kind, OwnerReference, key_of
 from mooring.api.storage import CSI_STORAGE_CAPACITIES, CSIStorageCapacity
+from mooring.control.decision import Decision
 from mooring.control.result import Result, Retry
 from mooring.csi.driver import Call
 from mooring.csi.errors import DriverError
+from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cache.informer import Informer
 from mooring.kube.client.rate_limit import Throttle
 from mooring.kube.errors import ApiError, Conflict, NotFound
@@ -123,9 +129,8 @@ class CapacityReconciler:
         """Raises Retry."""
         try:
             decision = d.decide_item(self._view, item)
-            await self._perform(item, decision)
-            if decision.ask is not None:
-                answer = await self._driver.get_capacity(decision.ask, Call(self._timeout_s))
+            answer = await self._perform(item, decision)
+            if answer is not None:
                 decision = d.decide_write(self._view, item, capacity_of(answer))
                 await self._perform(item, decision)
         except (DriverError, ApiError) as error:
@@ -134,17 +139,22 @@ class CapacityReconciler:
             self._written.pop(item, None)
         return Result(decision.because)
 
-    async def _perform(self, item: Item, decision: d.Decision) -> None:
-        """Raises ApiError."""
-        for write in decision.writes:
-            await self._throttle.wait()
-            match write:
+    async def _perform(self, item: Item, decision: Decision[d.Action]) -> csi.GetCapacityResponse | None:
+        """Gives the driver's answer, None where it was not asked. Raises DriverError, ApiError."""
+        for action in decision.actions:
+            match action:
+                case d.Ask(request):
+                    return await self._driver.get_capacity(request, Call(self._timeout_s))
                 case d.Remove(obj):
+                    await self._throttle.wait()
                     await self._remove(obj)
                 case d.Create(capacity):
+                    await self._throttle.wait()
                     await self._create(item, capacity)
                 case d.Update(obj, capacity):
+                    await self._throttle.wait()
                     await self._update(item, obj, capacity)
+        return None
 
     async def _remove(self, obj: CSIStorageCapacity) -> None:
         meta = obj.metadata
