@@ -348,7 +348,6 @@ OWN_DECISIONS = [
     "cluster/binder/volumes/decision.py",
     "sidecars/provisioner/claims/decide.py",
     "sidecars/provisioner/deletion/decide.py",
-    "sidecars/provisioner/local_node/decide.py",
 ]
 OWN_FAILED = []
 OWN_CONFLICTS = [

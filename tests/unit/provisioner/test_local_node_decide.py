@@ -9,6 +9,7 @@ import pytest
 
 from mooring.api.core import SECRETS, Node, PersistentVolumeClaim
 from mooring.api.storage import CSINode
+from mooring.control.decision import Decision
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cache.store import Store
@@ -16,7 +17,7 @@ from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.claims.view import Looked, View, Wanted
 from mooring.sidecars.provisioner.intents.tracker import ClaimRecords
 from mooring.sidecars.provisioner.local_node import reasons as why
-from mooring.sidecars.provisioner.local_node.decide import AskForRoom, BecomeOwner, Decision, LookUp, decide_ownership
+from mooring.sidecars.provisioner.local_node.decide import Action, AskForRoom, AwaitRoom, BecomeOwner, LookUp, decide_ownership
 from mooring.sidecars.provisioner.model.cached import CLAIM_INDEXES
 from mooring.sidecars.provisioner.model.topology import ClusterTopology
 from mooring.sidecars.provisioner.options import Rules
@@ -44,7 +45,7 @@ def decided(
     with_class: bool = True,
     topology: bool = True,
     **of_class: Any,
-) -> Decision:
+) -> Decision[Action]:
     classes = [typed(a_class(**{"parameters": {}, "volumeBindingMode": "Immediate", **of_class}))] if with_class else []
     csi_nodes: Store[CSINode] = store_of(typed(a_csi_node(NODE, {"csi.test": "id"}, keys=[HOST])))
     nodes: Store[Node] = store_of(typed(a_node(NODE, labels={HOST: NODE})))
@@ -63,6 +64,13 @@ def decided(
         node_name=NODE,
     )
     return decide_ownership(view, "uid", looked or Looked(), has_room)
+
+
+def asks(decision: Decision[Action]) -> AskForRoom:
+    [action] = decision.actions
+    assert isinstance(action, AskForRoom)
+    assert decision.again
+    return action
 
 
 @pytest.mark.parametrize(
@@ -84,23 +92,21 @@ def test_P89_what_is_not_free_is_let_alone(claim: PersistentVolumeClaim | None, 
 
 def test_P89_a_class_that_does_not_allow_the_node():
     decision = decided(asking(), allowedTopologies=ELSEWHERE)
-    assert (None, False) == (decision.action, decision.lacks_room)
+    assert () == decision.actions
     assert isinstance(decision.because, why.NotAllowedHere)
-    assert isinstance(decided(asking(), allowedTopologies=HERE).action, AskForRoom)
+    assert asks(decided(asking(), allowedTopologies=HERE))
 
 
 def test_P89_the_driver_is_asked_first():
     decision = decided(asking(), parameters={"csi.storage.k8s.io/fstype": "xfs", "a": "b"})
     assert why.Asking(GiB) == decision.because
-    assert isinstance(decision.action, AskForRoom)
-    [request] = decision.action.requests
+    [request] = asks(decision).requests
     assert ({HOST: NODE}, {"a": "b"}) == (dict(request.accessible_topology.segments), dict(request.parameters))
 
 
 def test_P89_without_topology_there_is_one_request_about_anywhere():
-    action = decided(asking(), topology=False).action
-    assert isinstance(action, AskForRoom)
-    assert [False] == [request.HasField("accessible_topology") for request in action.requests]
+    requests = asks(decided(asking(), topology=False)).requests
+    assert [False] == [request.HasField("accessible_topology") for request in requests]
 
 
 @pytest.mark.parametrize(("capacity", "is_enough"), [(GiB - 1, False), (GiB, True), (GiB + 1, True)])
@@ -110,19 +116,19 @@ def test_P89_room_is_what_the_claim_requests(capacity: int, is_enough: bool):
 
 def test_P89_with_room_it_becomes_the_owner_and_without_it_waits_for_some():
     claim = asking()
-    assert Decision(why.BecomesOwner(NODE), BecomeOwner(claim)) == decided(claim, has_room=True)
-    assert Decision(why.NoRoom(GiB), lacks_room=True) == decided(claim, has_room=False)
+    assert Decision(why.BecomesOwner(NODE), (BecomeOwner(claim),)) == decided(claim, has_room=True)
+    assert Decision(why.NoRoom(GiB), (AwaitRoom(),), done="no room") == decided(claim, has_room=False)
     assert Decision(why.Taken("other")) == decided(asking({names.SELECTED_NODE: "other"}), has_room=True), "meanwhile"
 
 
 def test_P89_what_can_not_work_gets_an_owner_so_that_the_user_is_told():
     claim = asking(selector={"matchLabels": {"a": "b"}})
-    assert Decision(why.BecomesOwner(NODE), BecomeOwner(claim)) == decided(claim)
+    assert Decision(why.BecomesOwner(NODE), (BecomeOwner(claim),)) == decided(claim)
     populated = asking(dataSourceRef={"apiGroup": "x.io", "kind": "Backup", "name": "b"})
-    assert Decision(why.BecomesOwner(NODE), BecomeOwner(populated)) == decided(populated)
+    assert Decision(why.BecomesOwner(NODE), (BecomeOwner(populated),)) == decided(populated)
 
 
 def test_P89_a_secret_that_the_class_names_is_looked_up_first():
     wanted = Wanted(SECRETS, "s", "ns")
-    assert Decision(why.LookingUp("Secret s"), LookUp(wanted)) == decided(asking(), parameters=SECRET)
-    assert isinstance(decided(asking(), parameters=SECRET, looked=Looked({wanted: {"user": "me"}})).action, AskForRoom)
+    assert Decision(why.LookingUp("Secret s"), (LookUp(wanted),), again=True) == decided(asking(), parameters=SECRET)
+    assert asks(decided(asking(), parameters=SECRET, looked=Looked({wanted: {"user": "me"}})))

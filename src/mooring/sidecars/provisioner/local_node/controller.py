@@ -20,7 +20,7 @@ from mooring.sidecars.provisioner.claims.reconcile import look_up
 from mooring.sidecars.provisioner.claims.view import Looked, View
 from mooring.sidecars.provisioner.environment import Environment
 from mooring.sidecars.provisioner.local_node import reasons as why
-from mooring.sidecars.provisioner.local_node.decide import AskForRoom, BecomeOwner, LookUp, decide_ownership, obstacle
+from mooring.sidecars.provisioner.local_node.decide import AskForRoom, AwaitRoom, BecomeOwner, LookUp, decide_ownership, obstacle
 from mooring.sidecars.provisioner.local_node.reconcile import Reconciler
 from mooring.sidecars.provisioner.model import topics
 from mooring.sidecars.provisioner.model.cached import BY_CLASS
@@ -96,25 +96,27 @@ class ClaimOwnership:
     # -- one turn
 
     async def _reconcile(self, uid: str) -> Result:
+        """`Deciding` would begin each step anew; here the answers of one turn last until its end."""
         looked = Looked()
         room: bool | None = None
         while True:
             decision = decide_ownership(self._view, uid, looked, room)  # no await between this and the next step
             self.controller.explain(uid, decision.because)
-            match decision.action:
-                case LookUp(wanted):
-                    await look_up(self._cluster, self._secrets, wanted, looked)
-                case AskForRoom() as ask:
-                    room = await self._reconciler.has_room(ask)
-                case BecomeOwner(claim):
-                    return await self._become_owner(uid, claim)
-                case None:
-                    break
-        if decision.lacks_room:
-            self._race(uid).lacks_room = True
-        else:
+            for action in decision.actions:
+                match action:
+                    case LookUp(wanted):
+                        await look_up(self._cluster, self._secrets, wanted, looked)
+                    case AskForRoom():
+                        room = await self._reconciler.has_room(action)
+                    case BecomeOwner(claim):
+                        return await self._become_owner(uid, claim)
+                    case AwaitRoom():
+                        self._race(uid).lacks_room = True
+            if not decision.again:
+                break
+        if not decision.actions:
             self._races.pop(uid, None)
-        return Result(decision.because, done="no room" if decision.lacks_room else "")
+        return Result(decision.because, decision.done)
 
     async def _become_owner(self, uid: str, claim: PersistentVolumeClaim) -> Result:
         because = await self._reconciler.become_owner(claim)

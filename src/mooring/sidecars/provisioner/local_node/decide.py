@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TypeAlias
 
 import msgspec
 
@@ -10,6 +11,7 @@ from mooring.api.classes import class_of
 from mooring.api.core import PersistentVolumeClaim
 from mooring.api.meta import annotation
 from mooring.api.storage import StorageClass
+from mooring.control.decision import Decision
 from mooring.control.result import Because
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.provisioner import names
@@ -46,16 +48,12 @@ class BecomeOwner:
     claim: PersistentVolumeClaim
 
 
-Action = LookUp | AskForRoom | BecomeOwner
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
-class Decision:
-    """lacks_room: tried again when a volume is deleted here."""
+class AwaitRoom:
+    """Remember that there is no room: it is tried again when a volume is deleted here."""
 
-    because: Because
-    action: Action | None = None
-    lacks_room: bool = False
+
+Action: TypeAlias = LookUp | AskForRoom | BecomeOwner | AwaitRoom
 
 
 def obstacle(view: View, claim: PersistentVolumeClaim) -> Because | None:
@@ -74,7 +72,7 @@ def obstacle(view: View, claim: PersistentVolumeClaim) -> Because | None:
     return why.Taken(chosen) if chosen else None
 
 
-def decide_ownership(view: View, uid: str, looked: Looked, has_room: bool | None = None) -> Decision:
+def decide_ownership(view: View, uid: str, looked: Looked, has_room: bool | None = None) -> Decision[Action]:
     """The next step for a claim whose turn it is. view.node_name: this node.
 
     has_room: the driver's answer, None when it was not asked yet. It is not asked where the attempt is going to fail anyway, which
@@ -88,20 +86,23 @@ def decide_ownership(view: View, uid: str, looked: Looked, has_room: bool | None
         return Decision(hindered)
     storage_class = view.storage_class(class_of(claim))
     assert storage_class is not None, "it would be an obstacle"
-    owned, becomes = _as_ours(claim, view.node_name), Decision(why.BecomesOwner(view.node_name), BecomeOwner(claim))
+    owned = _as_ours(claim, view.node_name)
+    becomes: Decision[Action] = Decision(why.BecomesOwner(view.node_name), (BecomeOwner(claim),))
     try:
         _check_allowed(view, owned, storage_class)
         order = prepared(view, owned, storage_class, looked)
     except TopologyError as error:
         return Decision(why.NotAllowedHere(str(error)))
     except NotLookedUp as missing:
-        return Decision(why.LookingUp(f"{missing.wanted.kind.name} {missing.wanted.name}"), LookUp(missing.wanted))
+        looking_up = why.LookingUp(f"{missing.wanted.kind.name} {missing.wanted.name}")
+        return Decision(looking_up, (LookUp(missing.wanted),), again=True)
     except (AttemptFailed, LeftToPopulator):
         return becomes
     needed_bytes = requested_bytes(claim)
     if has_room is None:
-        return Decision(why.Asking(needed_bytes), AskForRoom(needed_bytes, capacity_requests(order.whole({}))))
-    return becomes if has_room else Decision(why.NoRoom(needed_bytes), lacks_room=True)
+        asks = AskForRoom(needed_bytes, capacity_requests(order.whole({})))
+        return Decision(why.Asking(needed_bytes), (asks,), again=True)
+    return becomes if has_room else Decision(why.NoRoom(needed_bytes), (AwaitRoom(),), done="no room")
 
 
 def _as_ours(claim: PersistentVolumeClaim, node_name: str) -> PersistentVolumeClaim:

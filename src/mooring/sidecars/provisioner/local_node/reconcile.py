@@ -1,4 +1,7 @@
-"""Carries out one turn of a node: asks the driver for room, and writes the node into the claim."""
+"""Carries out one turn of a node: asks the driver for room, and writes the node into the claim.
+
+A conflict is an answer here, and no fault: another node was quicker. So there is no `ObjectWriter`, which would read the claim once more.
+"""
 
 from __future__ import annotations
 
