@@ -343,7 +343,6 @@ CONSTRUCTOR_ARGUMENTS_MAX = 7
 # Each of these lists is to become shorter: who is on the kit's verbs leaves it, and one who left must not come back.
 OWN_DECISIONS = [
     "cluster/attachdetach/decision.py",
-    "cluster/binder/protection/decide.py",
     "cluster/binder/scheduling/decide.py",
     "cluster/binder/volumes/decision.py",
     "sidecars/provisioner/claims/decide.py",
@@ -361,7 +360,6 @@ OWN_CONFLICTS = [
 ]
 OWN_REPEATS = [
     "cluster/attachdetach/memory.py",
-    "cluster/binder/announcer.py",
     "node/volumes/steps/announcements.py",
     "sidecars/provisioner/deletion/controller.py",
 ]

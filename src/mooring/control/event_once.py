@@ -8,7 +8,7 @@ from typing import Final
 
 from mooring.api.core import ObjectReference
 from mooring.base.clock import Clock, Instant
-from mooring.control.events import REPEAT_S, EventRecorder
+from mooring.control.events import REPEAT_S, SLACK_S, EventRecorder
 
 OBJECTS_MAX: Final = 50_000
 """Objects that are remembered; of more, the one that was told of first is given up."""
@@ -23,6 +23,11 @@ class EventOnce:
     def __init__(self, events: EventRecorder | None, clock: Clock, repeat_s: float = REPEAT_S) -> None:
         self._events, self._clock, self._repeat_s = events, clock, repeat_s
         self._told: OrderedDict[str, dict[str, tuple[str, Instant]]] = OrderedDict()
+
+    @property
+    def again_s(self) -> float:
+        """Seconds from now on until a text that is told now, or is told already, is surely to be told again."""
+        return self._repeat_s + SLACK_S
 
     def tell(self, ref: ObjectReference, reason: str, text: str, *, type: str = "Warning", about: str = "", anew: bool = False) -> bool:
         """Sends the event, unless it is told already. about: one of several things about the object, each with its own text.

@@ -14,8 +14,8 @@ from msgspec import structs
 
 from mooring.cluster.attachdetach import assemble
 from mooring.cluster.attachdetach.memory import Record
+from mooring.cluster.binder.announcer import Announcer
 from mooring.cluster.binder.ephemeral.controller import EphemeralVolumes
-from mooring.cluster.binder.protection import controller as protection
 from mooring.cluster.binder.volumes.reasons import VolumeMissing
 from mooring.cluster.nodehealth.podgc import controller as podgc
 from mooring.cluster.nodehealth.reasons import Kept
@@ -75,7 +75,13 @@ def _missing_volumes_are_not_told() -> contextlib.AbstractContextManager[Any]:
 
 def _finished_holders_are_told_once() -> contextlib.AbstractContextManager[Any]:
     """A claim that an ended pod keeps says so once."""
-    return mock.patch.object(protection, "REMIND_S", 1e9)
+    keep_telling = Announcer.keep_telling
+
+    def once(self: Announcer, ref: Any, event: Any) -> float:
+        again_s = keep_telling(self, ref, event)
+        return 1e9 if event.reason == "ClaimInUse" else again_s
+
+    return mock.patch.object(Announcer, "keep_telling", once)
 
 
 def _classes_of_others_are_taken() -> contextlib.AbstractContextManager[Any]:

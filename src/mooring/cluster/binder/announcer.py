@@ -13,10 +13,7 @@ from mooring.api.core import ObjectReference
 from mooring.base.clock import Clock, Instant
 from mooring.cluster.binder.reasons import EventText
 from mooring.control.event_once import OBJECTS_MAX, EventOnce
-from mooring.control.events import REPEAT_S, EventRecorder
-
-REMIND_S: Final = REPEAT_S
-"""Seconds until the event of a lasting reason is repeated."""
+from mooring.control.events import EventRecorder
 
 CROWDED_S: Final = 10.0
 """Seconds until an event is tried again that was dropped because too many were waiting."""
@@ -52,6 +49,10 @@ class Announcer:
             if len(self._owed) > OBJECTS_MAX:
                 self._owed.popitem(last=False)
         return sent
+
+    def keep_telling(self, ref: ObjectReference, event: EventText) -> float:
+        """As `tell`, for a reason that lasts. Gives the seconds until the event is to be sent again."""
+        return self._once.again_s if self.tell(ref, event) else CROWDED_S
 
     def owes(self, uid: str) -> bool:
         """True for an object whose last event was dropped."""

@@ -5,22 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from mooring.api.binding import PV_PROTECTION, PVC_PROTECTION, VAC_PROTECTION, claims_of
+from mooring.api.binding import claims_of
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim, reference_to
 from mooring.api.meta import Key, Object, is_deleting, key_of
 from mooring.api.pods import Pod
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES, VolumeAttributesClass
 from mooring.base.log import logger
-from mooring.cluster.binder.announcer import CROWDED_S, REMIND_S, Announcer
+from mooring.cluster.binder.announcer import Announcer
 from mooring.cluster.binder.caches import BindingCaches
-from mooring.cluster.binder.protection.decide import Guard, decide_attributes_class, decide_claim, decide_volume
-from mooring.cluster.binder.protection.reconcile import LOOK_AGAIN_S, LivePods, carry_out
+from mooring.cluster.binder.protection.decide import (
+    AddFinalizer,
+    ClaimAction,
+    Finalizing,
+    ListPods,
+    RemoveFinalizer,
+    TellInUse,
+    decide_attributes_class,
+    decide_claim,
+    decide_volume,
+)
+from mooring.cluster.binder.protection.reconcile import LOOK_AGAIN_S, LivePods, set_finalizer
 from mooring.cluster.binder.reasons import EventText, Gone
 from mooring.cluster.binder.view import BY_ATTRIBUTES, BY_CLAIM, attributes_of
 from mooring.cluster.binder.writes import Whole
 from mooring.control.controller import Controller
-from mooring.control.events import SLACK_S
-from mooring.control.result import Result, Stale
+from mooring.control.decision import Deciding, Decision
+from mooring.control.result import Result
 from mooring.control.runtime import Runtime
 from mooring.kube.cache.informer import Change
 from mooring.kube.cluster import order
@@ -36,15 +46,16 @@ class ClaimProtection:
     def __init__(self, runtime: Runtime, caches: BindingCaches, announcer: Announcer) -> None:
         self._claims, self._pods, self._writes = caches.claims.store, caches.pods.store, caches.whole_claims
         self._announcer, self._live = announcer, LivePods(runtime.cluster, runtime.clock)
+        self._listed: dict[Key, tuple[str, tuple[Pod, ...]]] = {}  # the pods that a claim, of this uid, was asked for a moment ago
         self.controller: Controller[Key] = Controller(
-            runtime, "pvcprotection", self._reconcile, workers=WORKERS, label="PersistentVolumeClaim", log=log
+            runtime, "pvcprotection", Deciding(self._decide, self._perform), workers=WORKERS, label="PersistentVolumeClaim", log=log
         )
         self.controller.watch(caches.claims, self._changed)
         self.controller.watch(caches.pods, self._pod_changed)
 
     def _changed(self, change: Change[PersistentVolumeClaim]) -> Iterator[Key]:
         claim = change.new
-        if claim is not None and decide_claim(claim, (), pods_are_fresh=True).guard is not Guard.NOTHING:
+        if claim is not None and decide_claim(claim, (), is_fresh=True).actions:
             yield key_of(claim)
 
     def _pod_changed(self, change: Change[Pod]) -> Iterator[Key]:
@@ -55,28 +66,34 @@ class ClaimProtection:
                 if claim is not None and is_deleting(claim):
                     yield key
 
-    async def _reconcile(self, key: Key) -> Result:
-        claim = self._claims.get(key)
+    def _decide(self, key: Key) -> Decision[ClaimAction]:
+        claim, (uid, listed) = self._claims.get(key), self._listed.pop(key, ("", ()))
         if claim is None:
-            return Result(Gone(str(key)))
-        version = claim.metadata.resource_version
-        fresh = order(self._pods.version, version) >= 0
-        decision = decide_claim(claim, self._pods.by(BY_CLAIM, str(key)), pods_are_fresh=fresh)
-        after_s = None
-        if decision.guard is Guard.ASK:
-            live, asked_for = await self._live.of(key.namespace, version), claim
-            claim = self._claims.get(key)
-            if claim is None:
-                return Result(Gone(str(key)))
-            if claim.metadata.uid != asked_for.metadata.uid:
-                raise Stale(f'another claim is called "{key}" by now, and the pods were listed before it was deleted')
-            decision = decide_claim(claim, live, pods_are_fresh=True)
-            after_s = LOOK_AGAIN_S if decision.guard is Guard.KEEP else None
-        if decision.holder_finished:
-            event = EventText("Normal", "ClaimInUse", f"the claim stays until it is free: {decision.because}")
-            again_s = REMIND_S + SLACK_S if self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), event) else CROWDED_S
-            after_s = again_s if after_s is None else min(after_s, again_s)
-        return await carry_out(self._writes, claim, decision, PVC_PROTECTION, after_s)
+            return Decision(Gone(str(key)))
+        if uid == claim.metadata.uid:
+            return decide_claim(claim, listed, is_fresh=True, again_s=LOOK_AGAIN_S)
+        is_fresh = order(self._pods.version, claim.metadata.resource_version) >= 0
+        return decide_claim(claim, self._pods.by(BY_CLAIM, str(key)), is_fresh=is_fresh)
+
+    async def _perform(self, key: Key, decision: Decision[ClaimAction]) -> Result | None:
+        """Raises ApiError, Retry, Stale."""
+        claim, after_s = self._claims.get(key), decision.after_s
+        if claim is None:
+            return None
+        for action in decision.actions:
+            match action:
+                case ListPods(version):
+                    self._listed[key] = decision.uid, await self._live.of(key.namespace, version)
+                    return Result(decision.because, again=True)
+                case TellInUse(text):
+                    again_s = self._announcer.keep_telling(
+                        reference_to(claim, "PersistentVolumeClaim"), EventText("Normal", "ClaimInUse", text)
+                    )
+                    after_s = again_s if after_s is None else min(after_s, again_s)
+                case AddFinalizer() | RemoveFinalizer():
+                    await set_finalizer(self._writes, claim, action)
+                    return None
+        return Result(decision.because, after_s=after_s)
 
 
 class VolumeProtection:
@@ -85,17 +102,24 @@ class VolumeProtection:
     def __init__(self, runtime: Runtime, caches: BindingCaches) -> None:
         self._volumes, self._writes = caches.by_name, caches.whole_volumes
         self.controller: Controller[str] = Controller(
-            runtime, "pvprotection", self._reconcile, workers=WORKERS, label="PersistentVolume", log=log
+            runtime, "pvprotection", Deciding(self._decide, self._perform), workers=WORKERS, label="PersistentVolume", log=log
         )
         self.controller.watch(caches.volumes, self._changed)
 
     def _changed(self, change: Change[PersistentVolume]) -> Iterator[str]:
-        if change.new is not None and decide_volume(change.new).writes:
+        if change.new is not None and decide_volume(change.new).actions:
             yield change.new.metadata.name
 
-    async def _reconcile(self, name: str) -> Result:
+    def _decide(self, name: str) -> Decision[Finalizing]:
         pv = self._volumes.get(name)
-        return Result(Gone(name)) if pv is None else await carry_out(self._writes, pv, decide_volume(pv), PV_PROTECTION)
+        return Decision(Gone(name)) if pv is None else decide_volume(pv)
+
+    async def _perform(self, name: str, decision: Decision[Finalizing]) -> None:
+        """Raises Retry, Stale."""
+        pv = self._volumes.get(name)
+        if pv is not None:
+            for action in decision.actions:
+                await set_finalizer(self._writes, pv, action)
 
 
 class AttributesClassProtection:
@@ -106,7 +130,7 @@ class AttributesClassProtection:
         self._classes = caches.shared.of(VOLUME_ATTRIBUTES_CLASSES, may_be_missing=True)  # they are v1 since Kubernetes 1.34
         self._writes = Whole(runtime.cluster, VOLUME_ATTRIBUTES_CLASSES, self._classes)
         self.controller: Controller[str] = Controller(
-            runtime, "vacprotection", self._reconcile, workers=1, label="VolumeAttributesClass", log=log
+            runtime, "vacprotection", Deciding(self._decide, self._perform), workers=1, label="VolumeAttributesClass", log=log
         )
         self.controller.watch(self._classes, self._changed)
         self.controller.watch(caches.claims, self._claim_changed)
@@ -125,9 +149,16 @@ class AttributesClassProtection:
         if change.old is not None and change.old.spec.volume_attributes_class_name:
             yield change.old.spec.volume_attributes_class_name
 
-    async def _reconcile(self, name: str) -> Result:
+    def _decide(self, name: str) -> Decision[Finalizing]:
         one = self._classes.store.get(Key("", name))
         if one is None:
-            return Result(Gone(name))
+            return Decision(Gone(name))
         holders: list[Object] = [*self._caches.claims.store.by(BY_ATTRIBUTES, name), *self._caches.volumes.store.by(BY_ATTRIBUTES, name)]
-        return await carry_out(self._writes, one, decide_attributes_class(one, holders), VAC_PROTECTION)
+        return decide_attributes_class(one, holders)
+
+    async def _perform(self, name: str, decision: Decision[Finalizing]) -> None:
+        """Raises Retry, Stale."""
+        one = self._classes.store.get(Key("", name))
+        if one is not None:
+            for action in decision.actions:
+                await set_finalizer(self._writes, one, action)

@@ -3,59 +3,76 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 from collections.abc import Iterable
+from typing import Any, Final, TypeAlias
 
 from mooring.api.binding import BOUND, PV_PROTECTION, PVC_PROTECTION, VAC_PROTECTION, claim_name_of, is_finished, owns
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, Object, finalizers_of, is_deleting, key_of
 from mooring.api.pods import Pod
 from mooring.cluster.binder import reasons as why
-
-
-class Guard(enum.Enum):
-    """The next step for the finalizer."""
-
-    ADD = "add"
-    KEEP = "keep"
-    REMOVE = "remove"
-    ASK = "ask the API server for the pods, then decide"
-    NOTHING = "nothing"
+from mooring.control.decision import Decision
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Decision:
-    """holder_finished: the user that keeps the object from being deleted is a pod that has ended."""
-
-    guard: Guard
-    because: why.Protection | why.InUse
-    holder_finished: bool = False
-
-    @property
-    def writes(self) -> bool:
-        """True when the object is to be changed."""
-        return self.guard in (Guard.ADD, Guard.REMOVE)
+class AddFinalizer:
+    name: str
 
 
-def _decided(guard: Guard) -> Decision:
-    return Decision(guard, why.Protection(guard.value))
+@dataclasses.dataclass(frozen=True, slots=True)
+class RemoveFinalizer:
+    name: str
 
 
-def _in_use(holder: str, *, finished: bool = False) -> Decision:
-    return Decision(Guard.KEEP, why.InUse(holder, finished), finished)
+@dataclasses.dataclass(frozen=True, slots=True)
+class ListPods:
+    """Ask the API server for the pods of the claim's namespace, as they were at this version or later, then decide."""
+
+    version: str
 
 
-def decide_claim(claim: PersistentVolumeClaim, pods: Iterable[Pod], *, pods_are_fresh: bool) -> Decision:
-    """pods: those that name the claim. pods_are_fresh: none can be missing."""
-    held = PVC_PROTECTION in finalizers_of(claim)
+@dataclasses.dataclass(frozen=True, slots=True)
+class TellInUse:
+    """The claim's event: a pod that has ended keeps it from being deleted."""
+
+    text: str
+
+
+Finalizing: TypeAlias = AddFinalizer | RemoveFinalizer
+ClaimAction: TypeAlias = Finalizing | ListPods | TellInUse
+
+NOTHING: Final = why.Protection("nothing")
+
+
+def _added(name: str) -> Decision[Any]:
+    return Decision(why.Protection("add"), (AddFinalizer(name),), done=f"added the finalizer {name}")
+
+
+def _removed(name: str) -> Decision[Any]:
+    return Decision(why.Protection("remove"), (RemoveFinalizer(name),), done=f"removed the finalizer {name}")
+
+
+# -- claims
+
+
+def decide_claim(
+    claim: PersistentVolumeClaim, pods: Iterable[Pod], *, is_fresh: bool, again_s: float | None = None
+) -> Decision[ClaimAction]:
+    """pods: those that name the claim. is_fresh: none can be missing. again_s: seconds until a claim in use is looked at again."""
+    is_held, uid = PVC_PROTECTION in finalizers_of(claim), claim.metadata.uid
     if not is_deleting(claim):
-        return _decided(Guard.NOTHING if held else Guard.ADD)
-    if not held:
-        return _decided(Guard.NOTHING)
+        return Decision(NOTHING) if is_held else _added(PVC_PROTECTION)
+    if not is_held:
+        return Decision(NOTHING)
     user = next((pod for pod in pods if uses(pod, claim)), None)
     if user is not None:
-        return _in_use(f'pod "{user.metadata.name}"', finished=is_finished(user))
-    return _decided(Guard.REMOVE if pods_are_fresh else Guard.ASK)
+        in_use = why.InUse(f'pod "{user.metadata.name}"', is_finished(user))
+        tells = (TellInUse(f"the claim stays until it is free: {in_use}"),) if in_use.finished else ()
+        return Decision(in_use, tells, after_s=again_s)
+    if not is_fresh:
+        asks = why.Protection("ask the API server for the pods, then decide")
+        return Decision(asks, (ListPods(claim.metadata.resource_version),), again=True, uid=uid)
+    return _removed(PVC_PROTECTION)
 
 
 def uses(pod: Pod, claim: PersistentVolumeClaim) -> bool:
@@ -70,25 +87,28 @@ def uses(pod: Pod, claim: PersistentVolumeClaim) -> bool:
     return False
 
 
-def decide_volume(pv: PersistentVolume) -> Decision:
-    held = PV_PROTECTION in finalizers_of(pv)
-    if not is_deleting(pv):
-        return _decided(Guard.NOTHING if held else Guard.ADD)
-    if not held:
-        return _decided(Guard.NOTHING)
-    if pv.status.phase == BOUND:
-        ref = pv.spec.claim_ref
-        return _in_use(f'claim "{Key(ref.namespace, ref.name)}"' if ref else "a claim")
-    return _decided(Guard.REMOVE)
-
-
-def decide_attributes_class(one: Object, holders: Iterable[Object]) -> Decision:
-    """holders: the claims and volumes that name it. The API server has put the finalizer on."""
-    if not is_deleting(one) or VAC_PROTECTION not in finalizers_of(one):
-        return _decided(Guard.NOTHING)
-    holder = next(iter(holders), None)
-    return _decided(Guard.REMOVE) if holder is None else _in_use(f'"{key_of(holder)}"')
-
-
 def _is_shut_down(pod: Pod) -> bool:
     return is_deleting(pod) and pod.metadata.deletion_grace_period_seconds == 0
+
+
+# -- volumes and attributes classes
+
+
+def decide_volume(pv: PersistentVolume) -> Decision[Finalizing]:
+    is_held = PV_PROTECTION in finalizers_of(pv)
+    if not is_deleting(pv):
+        return Decision(NOTHING) if is_held else _added(PV_PROTECTION)
+    if not is_held:
+        return Decision(NOTHING)
+    if pv.status.phase == BOUND:
+        ref = pv.spec.claim_ref
+        return Decision(why.InUse(f'claim "{Key(ref.namespace, ref.name)}"' if ref else "a claim"))
+    return _removed(PV_PROTECTION)
+
+
+def decide_attributes_class(one: Object, holders: Iterable[Object]) -> Decision[Finalizing]:
+    """holders: the claims and volumes that name it. The API server has put the finalizer on."""
+    if not is_deleting(one) or VAC_PROTECTION not in finalizers_of(one):
+        return Decision(NOTHING)
+    holder = next(iter(holders), None)
+    return _removed(VAC_PROTECTION) if holder is None else Decision(why.InUse(f'"{key_of(holder)}"'))

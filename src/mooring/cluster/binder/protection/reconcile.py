@@ -15,9 +15,8 @@ from mooring.api.meta import Object
 from mooring.api.pods import PODS, Pod
 from mooring.base.clock import Clock, Instant
 from mooring.cluster.binder import edits
-from mooring.cluster.binder.protection.decide import Decision, Guard
+from mooring.cluster.binder.protection.decide import AddFinalizer, Finalizing, RemoveFinalizer
 from mooring.cluster.binder.writes import Whole
-from mooring.control.result import Result
 from mooring.kube.cluster import Cluster, Selection, order
 from mooring.kube.list_all import all_of
 
@@ -28,9 +27,6 @@ LOOK_AGAIN_S: Final = 30.0
 
 SHARED_S: Final = 5.0
 """Seconds in which one list serves all claims of its namespace."""
-
-_EDITS: Final = {Guard.ADD: edits.add_finalizer, Guard.REMOVE: edits.remove_finalizer}
-_DONE: Final = {Guard.ADD: "added the finalizer", Guard.REMOVE: "removed the finalizer"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,9 +58,10 @@ class LivePods:
             return last.pods
 
 
-async def carry_out(writes: Whole[T], obj: T, decision: Decision, finalizer: str, after_s: float | None = None) -> Result:
+async def set_finalizer(writes: Whole[T], obj: T, action: Finalizing) -> None:
     """Raises Retry, Stale."""
-    if not decision.writes:
-        return Result(decision.because, after_s=after_s)
-    await writes.put(obj, _EDITS[decision.guard](finalizer))
-    return Result(decision.because, done=f"{_DONE[decision.guard]} {finalizer}", after_s=after_s)
+    match action:
+        case AddFinalizer(name):
+            await writes.put(obj, edits.add_finalizer(name))
+        case RemoveFinalizer(name):
+            await writes.put(obj, edits.remove_finalizer(name))

@@ -13,7 +13,7 @@ from typing import Final
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim, reference_to
 from mooring.api.meta import Key
 from mooring.base.log import logger
-from mooring.cluster.binder.announcer import CROWDED_S, REMIND_S, Announcer
+from mooring.cluster.binder.announcer import CROWDED_S, Announcer
 from mooring.cluster.binder.caches import BindingCaches
 from mooring.cluster.binder.metrics import BindingMetrics
 from mooring.cluster.binder.reasons import EventText
@@ -24,7 +24,7 @@ from mooring.cluster.binder.volumes.decision import Absent, Ask, Bind, Decision,
 from mooring.cluster.binder.volumes.event_handlers import BindingEventHandlers, Offers
 from mooring.cluster.binder.volumes.reconcile import Reconciler
 from mooring.control.controller import Controller
-from mooring.control.events import SLACK_S, EventRecorder
+from mooring.control.events import EventRecorder
 from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.control.topics import Topic
@@ -160,8 +160,7 @@ class VolumeBinding:
         elif not decision.quiet or self._announcer.owes(claim.metadata.uid):
             if left_s := self._announcer.waits_s(claim.metadata.uid, event, decision.patience_s):
                 return left_s
-            sent = self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), event)
-            return REMIND_S + SLACK_S if sent else CROWDED_S
+            return self._announcer.keep_telling(reference_to(claim, "PersistentVolumeClaim"), event)
         return None
 
     # -- volumes
