@@ -199,6 +199,26 @@ def csi_source(pv: PersistentVolume, field: str) -> CSIPersistentVolumeSource:
     return msgspec.structs.replace(translate(pv), driver=driver)
 
 
+def source_as_csi(pv: PersistentVolume) -> CSIPersistentVolumeSource | None:
+    """The volume as its CSI driver sees it; None where it has no CSI driver, and where it can't be translated."""
+    field = in_tree_source(pv.spec)
+    try:
+        return csi_source(pv, field) if field else pv.spec.csi
+    except TranslationError:
+        return None
+
+
+def driver_and_handle(pv: PersistentVolume) -> tuple[str, str]:
+    """The CSI driver, and its name for the volume. Both are "" where `source_as_csi` finds none."""
+    source = source_as_csi(pv)
+    return (source.driver, source.volume_handle) if source is not None else ("", "")
+
+
+def driver_of(pv: PersistentVolume) -> str:
+    """The CSI driver of the volume, also where the volume can't be translated; "" for none."""
+    return pv.spec.csi.driver if pv.spec.csi is not None else csi_driver_of(pv.spec)
+
+
 def translated(pv: PersistentVolume) -> PersistentVolumeSpec:
     """The volume's spec with a csi source in place of the in-tree one. Raises TranslationError."""
     field = in_tree_source(pv.spec)

@@ -12,10 +12,11 @@ from typing import Final
 
 from mooring.api.core import PERSISTENT_VOLUMES, PersistentVolume
 from mooring.api.meta import annotation, finalizers_of, is_deleting
+from mooring.api.migration import driver_and_handle
 from mooring.api.names import sanitised
 from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.api.volume_names import split_unique_name, unique_name
-from mooring.sidecars.attacher.view import NODE_ID_ANNOTATION, handle_of
+from mooring.sidecars.attacher.view import NODE_ID_ANNOTATION
 
 _NAMED_MAX: Final = 5
 """So many nodes, pods or attachments are named in one sentence."""
@@ -125,7 +126,7 @@ def _obstacles(scene: Scene) -> Iterator[Obstacle]:
 
 
 def _held_attachments(scene: Scene, detached: Collection[str]) -> Iterator[Held]:
-    handles = {pv.metadata.name: handle_of(pv) for pv in scene.volumes}
+    handles = {pv.metadata.name: driver_and_handle(pv)[1] for pv in scene.volumes}
     for one in sorted(scene.attachments, key=lambda attachment: attachment.metadata.name):
         if finalizer_of(scene.driver) in finalizers_of(one):
             handle = _handle_of(one, handles)
@@ -150,7 +151,7 @@ def _keeps_attachment(scene: Scene, one: VolumeAttachment, handle: str, detached
 def _held_volumes(scene: Scene, held: Mapping[str, Held]) -> Iterator[Held]:
     for pv in sorted(scene.volumes, key=lambda volume: volume.metadata.name):
         if finalizer_of(scene.driver) in finalizers_of(pv):
-            handle = handle_of(pv)
+            _, handle = driver_and_handle(pv)
             of_it = [one for one in scene.attachments if _is_of(one, pv.metadata.name, handle)]
             kept, way_out = _keeps_volume(scene, pv, of_it, held)
             after = frozenset(one.metadata.name for one in of_it if one.metadata.name in held)
@@ -161,7 +162,7 @@ def _keeps_volume(scene: Scene, pv: PersistentVolume, of_it: Collection[VolumeAt
     pods = scene.users.get(pv.metadata.name, ())
     if pods:
         return f"it is in use by {_some(pods)}", "delete the pods"
-    for node in _nodes_in_use(scene, handle_of(pv)):
+    for node in _nodes_in_use(scene, driver_and_handle(pv)[1]):
         return _reported(node)
     staying = [one.metadata.name for one in of_it if (held[one.metadata.name].kept if one.metadata.name in held else not is_deleting(one))]
     if staying:

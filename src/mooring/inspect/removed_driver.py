@@ -18,7 +18,7 @@ from mooring.api.binding import claim_key, claims_of, is_finished
 from mooring.api.coordination import LEASES
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Node, PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, Kind, finalizers_of, key_of
-from mooring.api.migration import csi_driver_of
+from mooring.api.migration import driver_of
 from mooring.api.names import sanitised
 from mooring.api.pods import PODS, Pod
 from mooring.api.storage import CSI_DRIVERS, CSI_NODES, VOLUME_ATTACHMENTS, CSINode, VolumeAttachment
@@ -52,7 +52,7 @@ class Search:
         live = tuple(await self._live_leases())
         nodes, claims = await self._all(NODES), await self._all(PERSISTENT_VOLUME_CLAIMS)
         pods = await self._all(PODS)
-        volumes = tuple(pv for pv in await self._all(PERSISTENT_VOLUMES) if _driver_of(pv) == self._driver)
+        volumes = tuple(pv for pv in await self._all(PERSISTENT_VOLUMES) if driver_of(pv) == self._driver)
         return Scene(
             driver=self._driver,
             is_installed=any(one.metadata.name == self._driver for one in await self._all(CSI_DRIVERS)),
@@ -134,10 +134,6 @@ class Release:
         except ApiError as error:
             return str(error)
         return ""
-
-
-def _driver_of(pv: PersistentVolume) -> str:
-    return pv.spec.csi.driver if pv.spec.csi is not None else csi_driver_of(pv.spec)
 
 
 def _in_use(node: Node) -> tuple[str, frozenset[str]]:

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from mooring.api.core import CSIPersistentVolumeSource
-from mooring.api.migration import TranslationError, is_migratable, repaired_handle, translated
+from mooring.api.migration import TranslationError, driver_and_handle, driver_of, is_migratable, repaired_handle, translated
 from tests.support.builders import a_held_pv, typed
 
 DATA = Path(__file__).parent / "data"
@@ -36,6 +36,14 @@ def test_translation_agrees_with_the_real_library(volume, answer):
     assert not is_migratable(spec)
 
 
+@pytest.mark.parametrize(("volume", "answer"), list(zip(VOLUMES, ANSWERS, strict=True)), ids=range(len(VOLUMES)))
+def test_drivers_and_handles_agree_with_the_real_library(volume, answer):
+    pv = typed(volume)
+    found = driver_and_handle(pv)
+    assert found == (("", "") if "error" in answer else (answer["csi"]["driver"], answer["csi"]["volumeHandle"]))
+    assert driver_of(pv) == found[0] or ("error" in answer and driver_of(pv) != "")
+
+
 def test_the_corpus_has_every_source_and_failures():
     sources = {field for volume in VOLUMES for field in volume["spec"] if field not in ("accessModes", "claimRef")}
     assert 7 == len(sources)
@@ -43,7 +51,11 @@ def test_the_corpus_has_every_source_and_failures():
 
 
 def test_a_csi_volume_is_not_migratable():
-    assert not is_migratable(typed(a_held_pv()).spec)
+    pv = typed(a_held_pv())
+    assert not is_migratable(pv.spec)
+    assert pv.spec.csi is not None
+    assert (pv.spec.csi.driver, pv.spec.csi.volume_handle) == driver_and_handle(pv)
+    assert pv.spec.csi.driver == driver_of(pv)
 
 
 GCE = "pd.csi.storage.gke.io"

@@ -18,9 +18,8 @@ from mooring.api.migration import (
     PORTWORX_SECRET_NAME,
     PORTWORX_SECRET_NAMESPACE,
     ZONE_LABELS,
-    TranslationError,
     is_migratable,
-    translated,
+    source_as_csi,
 )
 from mooring.api.nodes import OUT_OF_SERVICE_TAINT
 from mooring.api.pods import ContainerStatus, Pod, Volume
@@ -59,12 +58,7 @@ class Identity:
 
 def identity_of(pv: PersistentVolume) -> Identity | None:
     """None for a volume that no CSI driver attaches."""
-    source = pv.spec.csi
-    if source is None and is_migratable(pv.spec):
-        try:
-            source = translated(pv).csi
-        except TranslationError:
-            return None
+    source = source_as_csi(pv)
     return Identity(source.driver, source.volume_handle) if source is not None else None
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 from mooring.api.binding import claims_of, is_finished
 from mooring.api.core import PERSISTENT_VOLUMES, PersistentVolume
 from mooring.api.meta import Key, is_deleting
+from mooring.api.migration import driver_and_handle
 from mooring.api.nodes import is_out_of_service, is_ready
 from mooring.api.pods import Pod
 from mooring.api.storage import VolumeAttachment
@@ -20,7 +21,7 @@ from mooring.inspect.why.diagnosis import diagnosed, failed_link
 from mooring.inspect.why.leaders import silent_link
 from mooring.inspect.why.nodes import silent_node_link
 from mooring.inspect.why.scene import Scene, moment_s
-from mooring.inspect.why.volumes import driver_and_handle, needs_attach
+from mooring.inspect.why.volumes import needs_attach
 from mooring.sidecars.attacher import reasons as why
 from mooring.sidecars.attacher.decide import decide_attachment
 from mooring.sidecars.attacher.memory import Memory

@@ -8,13 +8,13 @@ from typing import Any, Final
 from mooring.api.binding import claims_of, is_finished
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, Object, finalizers_of, is_deleting, key_of
+from mooring.api.migration import driver_and_handle
 from mooring.api.storage import VolumeAttachment
 from mooring.inspect.why.attaching import attachment_link
 from mooring.inspect.why.chain import Command, Link, Mover, State
 from mooring.inspect.why.diagnosis import diagnosed, failed_link
 from mooring.inspect.why.leaders import silent_link
 from mooring.inspect.why.scene import Scene, moment_s
-from mooring.inspect.why.volumes import driver_and_handle
 
 NEVER_BY_HAND: Final = "do not take it off by hand: what it protects would be lost or leaked"
 

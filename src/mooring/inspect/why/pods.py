@@ -8,6 +8,7 @@ from typing import Final
 
 from mooring.api.binding import claims_of, is_finished
 from mooring.api.meta import Key
+from mooring.api.migration import driver_and_handle
 from mooring.api.nodes import is_ready
 from mooring.api.pods import Pod
 from mooring.inspect.why.attaching import attach_link
@@ -16,7 +17,6 @@ from mooring.inspect.why.claims import claim_link
 from mooring.inspect.why.diagnosis import Diagnosis, diagnosed, failed_link
 from mooring.inspect.why.nodes import silent_node_link
 from mooring.inspect.why.scene import Scene, moment_s
-from mooring.inspect.why.volumes import driver_and_handle
 
 MOUNT_EVENTS: Final = ("FailedMount", "FailedMapVolume", "FailedAttachVolume", "VolumeFailedMount")
 

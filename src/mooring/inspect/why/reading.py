@@ -14,6 +14,7 @@ from mooring.api.classes import class_of
 from mooring.api.coordination import LEASES, NODE_LEASE_NAMESPACE
 from mooring.api.core import EVENTS, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.meta import Key, Kind, Object, is_deleting
+from mooring.api.migration import driver_and_handle
 from mooring.api.pods import PODS, Pod
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES, VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.api.storage import CSI_DRIVERS, CSI_NODES, STORAGE_CLASSES, VOLUME_ATTACHMENTS
@@ -22,7 +23,6 @@ from mooring.cluster.binder.view import BY_CLAIM, CLAIM_INDEXES, POD_INDEXES, VO
 from mooring.inspect.why.leaders import lock_names
 from mooring.inspect.why.scene import Scene, SeenEvent, Shelf
 from mooring.inspect.why.snapshotting import content_key
-from mooring.inspect.why.volumes import driver_and_handle
 from mooring.kube.cluster import EVERYTHING, Cluster, Selection
 from mooring.kube.errors import Forbidden, NotFound, NotServed
 from mooring.kube.list_all import list_all

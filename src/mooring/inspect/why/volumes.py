@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-from mooring.api.core import PersistentVolume
 from mooring.api.meta import Key
-from mooring.api.migration import TranslationError, is_migratable, translated
 from mooring.inspect.why.scene import Scene
-
-
-def driver_and_handle(pv: PersistentVolume) -> tuple[str, str]:
-    """Of a CSI volume, or of one that a CSI driver took over; "" for what no CSI driver has."""
-    try:
-        source = translated(pv).csi if is_migratable(pv.spec) else pv.spec.csi
-    except TranslationError:
-        source = None
-    return (source.driver, source.volume_handle) if source is not None else ("", "")
 
 
 def needs_attach(scene: Scene, driver: str) -> bool:

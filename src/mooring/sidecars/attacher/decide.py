@@ -11,6 +11,7 @@ import dataclasses
 
 from mooring.api.core import SecretReference
 from mooring.api.meta import Key, annotation, is_deleting
+from mooring.api.migration import driver_and_handle
 from mooring.api.storage import VolumeAttachment
 from mooring.control.call_slots import call_over
 from mooring.control.decision import Decision
@@ -45,7 +46,6 @@ from mooring.sidecars.attacher.view import (
     STATUS_OF_ANNOTATION,
     View,
     Volume,
-    handle_of,
     named_volume,
     resolve_volume,
 )
@@ -307,7 +307,7 @@ def decide_volume(view: View, pv_name: str) -> Decision[Action]:
     users = tuple(va.metadata.name for va in view.attachments.by(BY_VOLUME, pv_name) if va.spec.source.persistent_volume_name == pv_name)
     if users:
         return Decision(why.VolumeInUse(users[:3]))
-    handle = handle_of(pv)
+    _, handle = driver_and_handle(pv)
     worker = view.caller_for(handle)
     if worker is not None:  # its attachment was removed by force, or made anew, during the call
         return Decision(why.VolumeInUse((worker,)), waits_for=frozenset({call_over(handle)}))

@@ -22,6 +22,7 @@ from mooring.api.migration import (
     PORTWORX_SECRET_NAMESPACE,
     ZONE_LABELS,
     TranslationError,
+    driver_and_handle,
     is_migratable,
     translated,
 )
@@ -162,7 +163,7 @@ class View:
         source = attachment.spec.source
         if source.persistent_volume_name:
             pv = self.volume(source.persistent_volume_name)
-            return "" if pv is None else handle_of(pv)
+            return "" if pv is None else driver_and_handle(pv)[1]
         inline = source.inline_volume_spec
         return inline.csi.volume_handle if inline and inline.csi else ""
 
@@ -249,17 +250,8 @@ def inline_name(volume_handle: str) -> str:
     return f"inline {volume_handle}"
 
 
-def handle_of(pv: PersistentVolume) -> str:
-    """The driver's name for the volume, "" for one that the driver can't know."""
-    try:
-        source = translated(pv).csi if is_migratable(pv.spec) else pv.spec.csi
-    except TranslationError:
-        return ""
-    return source.volume_handle if source is not None else ""
-
-
 VOLUME_INDEXES: Final[Mapping[str, Callable[[PersistentVolume], Iterable[str]]]] = {
-    BY_HANDLE: lambda pv: filter(None, (handle_of(pv),)),
+    BY_HANDLE: lambda pv: filter(None, driver_and_handle(pv)[1:]),
 }
 ATTACHMENT_INDEXES: Final[Mapping[str, Callable[[VolumeAttachment], Iterable[str]]]] = {
     BY_VOLUME: lambda attachment: (volume_of(attachment),),

@@ -8,7 +8,6 @@ from typing import Final
 
 from mooring.api.classes import class_of
 from mooring.api.core import (
-    CSIPersistentVolumeSource,
     Node,
     NodeCondition,
     ObjectReference,
@@ -18,7 +17,7 @@ from mooring.api.core import (
 )
 from mooring.api.matching import fits_node
 from mooring.api.meta import Key, annotation, finalizers_of
-from mooring.api.migration import UNSPECIFIED, TranslationError, is_migratable, translated
+from mooring.api.migration import UNSPECIFIED, source_as_csi
 from mooring.api.quantity import parse_quantity
 from mooring.api.snapshot import VolumeSnapshot
 from mooring.api.storage import StorageClass, VolumeAttachment
@@ -93,16 +92,8 @@ def claim_reference(claim: PersistentVolumeClaim) -> ObjectReference:
 # -- indexes
 
 
-def source_of_volume(pv: PersistentVolume) -> CSIPersistentVolumeSource | None:
-    """As its CSI driver sees it; None for a volume of none."""
-    try:
-        return translated(pv).csi if is_migratable(pv.spec) else pv.spec.csi
-    except TranslationError:
-        return None
-
-
 def _handle_of(pv: PersistentVolume) -> tuple[str, ...]:
-    source = source_of_volume(pv)
+    source = source_as_csi(pv)
     return () if source is None else (last_part(source.volume_handle),)
 
 
@@ -277,7 +268,7 @@ class CacheView:
 
     def means(self, pv: PersistentVolume, handle: str) -> bool:
         """True when it names this volume of the driver. On one node what that can't reach may be another node's volume of that handle."""
-        source = source_of_volume(pv)
+        source = source_as_csi(pv)
         return (
             source is not None and source.driver == self.driver.name and is_same_handle(source.volume_handle, handle) and self.is_here(pv)
         )
@@ -285,5 +276,5 @@ class CacheView:
     def stored_handle(self, pv_name: str) -> str:
         """The handle in the PersistentVolume, "" where there is none."""
         pv = self.volume(pv_name)
-        source = None if pv is None else source_of_volume(pv)
+        source = None if pv is None else source_as_csi(pv)
         return "" if source is None else source.volume_handle
