@@ -12,9 +12,9 @@ from typing import Final
 
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import STRING
-from mooring.base.flags import UsageError, flag, parse
+from mooring.base.flags import UsageError, flag
 from mooring.base.text import visible
-from mooring.cli.people import run_for_people
+from mooring.cli.people import run_for_people, words_and_flags
 from mooring.cli.process import Command
 from mooring.cli.tables import ProcessFlags
 
@@ -49,19 +49,8 @@ COMMANDS: Final[dict[str, Command[PowerFlags]]] = {
 def run(argv: Sequence[str], prog: str) -> int:
     """argv: one of COMMANDS, and what follows. Gives the exit code."""
     word, *rest = argv
-    words, flags = _apart(rest)
+    words, flags = words_and_flags(PowerFlags, rest, leading_max=1)
     return run_for_people(COMMANDS[word], flags, f"{prog} {word}", lambda given: _turn(word, words, given))
-
-
-def _apart(rest: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Words and flags: the node may come before the flags, or after them."""
-    if rest and not rest[0].startswith("-"):
-        return [rest[0]], list(rest[1:])
-    try:
-        count = len(parse(PowerFlags, rest).rest)
-    except UsageError:
-        count = 0  # it is said when the flags are read
-    return list(rest[len(rest) - count :]), list(rest[: len(rest) - count])
 
 
 def _turn(word: str, words: Sequence[str], flags: PowerFlags) -> int:

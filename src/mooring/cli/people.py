@@ -102,6 +102,19 @@ def answer_of(work: Coroutine[Any, Any, int], prog: str, failed: int) -> int:
         return failed
 
 
+def words_and_flags(table: type[ProcessFlags], argv: Sequence[str], leading_max: int | None = None) -> tuple[list[str], list[str]]:
+    """The words come before the flags, or after them. leading_max: how many may come before; a further word counts as a flag then."""
+    count = next((number for number, word in enumerate(argv) if word.startswith("-")), len(argv))
+    if count:
+        count = count if leading_max is None else min(count, leading_max)
+        return list(argv[:count]), list(argv[count:])
+    try:
+        count = len(parse(table, argv).rest)
+    except UsageError:
+        count = 0  # whoever reads the flags says so
+    return list(argv[len(argv) - count :]), list(argv[: len(argv) - count])
+
+
 def run_for_people(command: Command[F], argv: Sequence[str], prog: str, serve: Callable[[F], int]) -> int:
     """Reads argv (without the program's name) and serves; gives the exit code. Raises unexpected errors."""
     try:

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, STRING
-from mooring.base.flags import Parsed, UsageError, flag, parse
+from mooring.base.flags import Parsed, UsageError, flag
 from mooring.base.text import visible
-from mooring.cli.people import answer_of, run_for_people
+from mooring.cli.people import answer_of, run_for_people, words_and_flags
 from mooring.cli.process import Command, Machine
 from mooring.cli.tables import AsKubectlFlags, ProcessFlags
 
@@ -73,20 +73,8 @@ COMMAND: Final[Command[WhyFlags]] = Command(
 
 def run(argv: Sequence[str], prog: str, machine: Machine | None = None) -> int:
     """argv: the words after `mooring why`: the object, as `pod/web-0` or `pod web-0`, and flags. Gives the exit code."""
-    words, flags = _apart(argv)
+    words, flags = words_and_flags(WhyFlags, argv)
     return run_for_people(COMMAND, flags, prog, lambda given: answer_of(_on_the_network(words, given, machine or Machine()), prog, CANNOT))
-
-
-def _apart(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The object, and flags: it may come before the flags, or after them."""
-    count = next((number for number, word in enumerate(argv) if word.startswith("-")), len(argv))
-    if count:
-        return list(argv[:count]), list(argv[count:])
-    try:
-        count = len(parse(WhyFlags, argv).rest)
-    except UsageError:
-        count = 0  # it is said when the flags are read
-    return list(argv[len(argv) - count :]), list(argv[: len(argv) - count])
 
 
 async def _on_the_network(words: Sequence[str], flags: WhyFlags, machine: Machine) -> int:

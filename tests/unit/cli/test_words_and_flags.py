@@ -1,0 +1,27 @@
+"""The words of a command for people, apart from its flags."""
+
+import pytest
+
+from mooring.cli.dev_power import PowerFlags
+from mooring.cli.people import words_and_flags
+from mooring.cli.why import WhyFlags
+
+
+@pytest.mark.parametrize(
+    ("argv", "words", "flags"),
+    [
+        (["pod", "web-0", "-n", "shop"], ["pod", "web-0"], ["-n", "shop"]),
+        (["-n", "shop", "pod/web-0"], ["pod/web-0"], ["-n", "shop"]),
+        (["-n", "shop", "--watch"], [], ["-n", "shop", "--watch"]),
+        (["-n"], [], ["-n"]),
+        (["--unknown", "pod/web-0"], [], ["--unknown", "pod/web-0"]),
+        ([], [], []),
+    ],
+)
+def test_words_come_before_the_flags_or_after_them(argv, words, flags):
+    assert (words, flags) == words_and_flags(WhyFlags, argv)
+
+
+def test_a_word_too_many_before_the_flags_is_left_to_whoever_reads_them():
+    assert (["n1"], ["n2", "--state=d"]) == words_and_flags(PowerFlags, ["n1", "n2", "--state=d"], leading_max=1)
+    assert (["n1", "n2"], ["--state=d"]) == words_and_flags(PowerFlags, ["--state=d", "n1", "n2"], leading_max=1)
