@@ -6,8 +6,6 @@ import ast
 import asyncio
 import importlib
 import inspect
-import io
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,7 +20,6 @@ from mooring.apiserver.local import Faults
 from mooring.base.clock import rfc3339, rfc3339_micro
 from mooring.base.errors import ConfigError
 from mooring.base.flags import UsageError
-from mooring.cli.why import Why, WhyFlags
 from mooring.inspect.why import attaching, claims
 from mooring.inspect.why.chain import Mover
 from mooring.inspect.why.codes import MEANINGS, code_in
@@ -38,15 +35,14 @@ from tests.support.builders import (
     a_csi_driver,
     a_csi_node,
     a_lease,
-    a_new_snapshot,
     a_pod,
     a_ready_node,
-    a_snapshot_class,
     a_va,
     a_volume,
     an_attached_va,
 )
-from tests.support.cluster_world import EPOCH_S, ClusterWorld
+from tests.support.cluster_world import EPOCH_S
+from tests.support.explaining import WhyWorld
 from tests.support.virtual_loop import in_virtual_time
 
 pytestmark = in_virtual_time
@@ -54,46 +50,6 @@ pytestmark = in_virtual_time
 BOUND = {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
 VA = attachment_name(DRIVER, "pv", "n1")
 EXHAUSTED = "rpc error: code = ResourceExhausted desc = no room"
-
-
-class WhyWorld(ClusterWorld):
-    def __init__(self, faults: Faults | None = None) -> None:
-        super().__init__(faults)
-        self.out = io.StringIO()
-
-    async def why(self, *words: str, **flags: Any) -> tuple[int, str]:
-        """The exit code and the text; nothing is written by it."""
-        self.story.clear()
-        self.out = io.StringIO()
-        code = await Why(WhyFlags(**flags), words, self.cluster, self.clock, "default", self.out).run()
-        assert not [step for step in self.story if not step.startswith(("get", "list"))], self.story
-        return code, self.out.getvalue()
-
-    async def values(self, *words: str, **flags: Any) -> dict[str, Any]:
-        _, text = await self.why(*words, output="json", **flags)
-        found: dict[str, Any] = json.loads(text)
-        return found
-
-    async def blocking(self, *words: str) -> dict[str, Any]:
-        """The link that blocks."""
-        found = await self.values(*words)
-        return next(link for link in found["links"] if link["name"] == found["blockedAt"] and link["state"] != "done")
-
-    async def tell(self, obj: Json, reason: str, message: str, type_: str = "Warning") -> None:
-        """An Event about the object."""
-        meta = obj["metadata"]
-        ref = {"kind": obj["kind"], "namespace": meta.get("namespace", "default"), "name": meta["name"], "uid": meta["uid"]}
-        at = rfc3339(self.clock.wall_s())
-        body = {"kind": "Event", "metadata": {"name": f"{meta['name']}.{reason.lower()}", "namespace": ref["namespace"]}}
-        await self.create({**body, "involvedObject": ref, "reason": reason, "message": message, "type": type_, "firstTimestamp": at})
-
-    async def bound(self, *, pod_on: str = "n1", nodes: tuple[str, ...] = ("n1", "n2")) -> Json:
-        """A claim with its volume, nodes with the driver, and a pod on one of them; nothing is attached."""
-        await self.create(a_class(), a_csi_driver(), *(a_ready_node(one) for one in nodes))
-        await self.create(*(a_csi_node(one) for one in nodes))
-        claim = await self.create(a_bound_claim())
-        await self.create(a_volume(claim=claim, phase="Bound"))
-        return await self.create(a_pod("web", "claim", node=pod_on))
 
 
 # -- claims
@@ -377,18 +333,6 @@ async def test_an_attachment_and_a_node_are_explained() -> None:
     assert "csi.test registered; 1 volumes" in text
     await world.delete(VOLUME_ATTACHMENTS, VA)
     assert "detach" == (await world.blocking("va", VA))["name"]
-
-
-async def test_a_snapshot_without_its_class_gets_one() -> None:
-    world = WhyWorld()
-    await world.make_snapshot_kinds()
-    await world.bound()
-    await world.create(a_new_snapshot())
-    link = await world.blocking("vs/snap")
-    assert ("class", "user") == (link["name"], link["mover"])
-    assert "driver: csi.test" in link["commands"][0]["line"]
-    await world.create(a_snapshot_class())
-    assert "snapshot" == (await world.blocking("vs/snap"))["name"]
 
 
 async def test_growth_that_the_class_forbids_is_the_operator_s() -> None:

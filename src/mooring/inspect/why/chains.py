@@ -10,6 +10,8 @@ from mooring.api.core import PersistentVolume
 from mooring.api.meta import Key, is_deleting
 from mooring.api.nodes import is_out_of_service, is_ready
 from mooring.base.errors import ConfigError
+from mooring.cluster.snapshots.kinds import Snapshot
+from mooring.cluster.snapshots.view import row_of, snapshot_of
 from mooring.inspect.why.attaching import attachment_link
 from mooring.inspect.why.chain import Chain, Command, Link, Mover, State, unseen_link
 from mooring.inspect.why.changing import growth_link, modification_link
@@ -19,7 +21,7 @@ from mooring.inspect.why.nodes import silent_node_link, silent_since_s
 from mooring.inspect.why.pods import pod_links
 from mooring.inspect.why.reading import Reading
 from mooring.inspect.why.scene import moment_s
-from mooring.inspect.why.snapshotting import content_of, snapshot_links
+from mooring.inspect.why.snapshotting import snapshot_links
 
 ALIASES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("pod", "pods", "po"), "pod"),
@@ -28,6 +30,8 @@ ALIASES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("va", "volumeattachment", "volumeattachments"), "volumeattachment"),
     **dict.fromkeys(("node", "nodes", "no"), "node"),
     **dict.fromkeys(("vs", "volumesnapshot", "volumesnapshots", "snapshot"), "volumesnapshot"),
+    **dict.fromkeys(("vsc", "volumesnapshotcontent", "volumesnapshotcontents"), "volumesnapshotcontent"),
+    **dict.fromkeys(("vgs", "volumegroupsnapshot", "volumegroupsnapshots", "group"), "volumegroupsnapshot"),
 }
 """What people type → the kind."""
 
@@ -44,12 +48,21 @@ async def explained(reading: Reading, kind: str, key: Key) -> Chain:
         hidden = next(iter(scene.unseen), None)
         if hidden is None:
             raise NotThere(f'{kind} "{key}" does not exist')
+        if scene.not_served:
+            return Chain(f"{kind} {key}", (_no_kind_link(kind, sorted(scene.not_served)),), tuple(scene.unseen))
         link = unseen_link(kind, f"could not be seen: {hidden.why}")
         return Chain(f"{kind} {key}", (link,), tuple(scene.unseen))
     return Chain(f"{kind} {key}", links, tuple(scene.unseen))
 
 
 Links = tuple[Link, ...]
+
+
+def _no_kind_link(kind: str, plurals: list[str]) -> Link:
+    line = "kubectl apply -k https://github.com/kubernetes-csi/external-snapshotter/client/config/crd"
+    install = Command(line, "safe: installs the kinds of snapshots; then a snapshot-controller is needed, and a csi-snapshotter per driver")
+    text = f"this cluster does not serve {', '.join(plurals)}: their definitions are not installed"
+    return Link(kind, State.FAILED, text, Mover.OPERATOR, "whoever runs the cluster", commands=(install,))
 
 
 async def _pod(reading: Reading, key: Key) -> Links | None:
@@ -152,14 +165,34 @@ def _life_link(reading: Reading, name: str, volumes: int) -> Link:
 
 async def _snapshot(reading: Reading, key: Key) -> Links | None:
     await reading.snapshot(key)
-    snapshot = reading.scene.snapshots.get(key)
+    return _links_of_snapshot(reading, reading.scene.snapshots.get(key))
+
+
+async def _group(reading: Reading, key: Key) -> Links | None:
+    await reading.group(key)
+    return _links_of_snapshot(reading, reading.scene.groups.get(key))
+
+
+def _links_of_snapshot(reading: Reading, snapshot: Snapshot | None) -> Links | None:
     if snapshot is None:
         return None
     if is_deleting(snapshot):
-        content = content_of(reading.scene, snapshot)
-        links = deletion_links(reading.scene, snapshot, "volumesnapshot")
-        return (*links, *(deletion_links(reading.scene, content, "volumesnapshotcontent") if content is not None else ()))
+        return deletion_links(reading.scene, snapshot, row_of(snapshot).kind.name.lower())
     return snapshot_links(reading.scene, snapshot)
+
+
+async def _content(reading: Reading, key: Key) -> Links | None:
+    await reading.content(key.name)
+    content = reading.scene.contents.get(Key("", key.name))
+    if content is None:
+        return None
+    if is_deleting(content):
+        return deletion_links(reading.scene, content, "volumesnapshotcontent")
+    snapshot = reading.scene.snapshots.get(snapshot_of(content))
+    if snapshot is not None:
+        return snapshot_links(reading.scene, snapshot)
+    text = f'its snapshot "{snapshot_of(content)}" does not exist: whoever makes it gets this content'
+    return (Link("content", State.WAITING, text, Mover.USER, "whoever imports the snapshot"),)
 
 
 _CHAINS: Final[Mapping[str, Callable[[Reading, Key], Awaitable[Links | None]]]] = {
@@ -169,5 +202,7 @@ _CHAINS: Final[Mapping[str, Callable[[Reading, Key], Awaitable[Links | None]]]] 
     "volumeattachment": _attachment,
     "node": _node,
     "volumesnapshot": _snapshot,
+    "volumesnapshotcontent": _content,
+    "volumegroupsnapshot": _group,
 }
-NAMESPACED: Final = ("pod", "pvc", "volumesnapshot")
+NAMESPACED: Final = ("pod", "pvc", "volumesnapshot", "volumegroupsnapshot")

@@ -7,14 +7,17 @@ from typing import Any, Final
 
 from mooring.api.binding import claims_of, is_finished
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
+from mooring.api.group_snapshot import VolumeGroupSnapshot, VolumeGroupSnapshotContent
 from mooring.api.meta import Key, Object, finalizers_of, is_deleting, key_of
 from mooring.api.migration import driver_and_handle
+from mooring.api.snapshot import VolumeSnapshot, VolumeSnapshotContent
 from mooring.api.storage import VolumeAttachment
 from mooring.inspect.why.attaching import attachment_link
 from mooring.inspect.why.chain import Command, Link, Mover, State
 from mooring.inspect.why.diagnosis import diagnosed, failed_link
 from mooring.inspect.why.leaders import silent_link
 from mooring.inspect.why.scene import Scene, moment_s
+from mooring.inspect.why.snapshots_end import claim_end_link, content_end_link, snapshot_end_link
 
 NEVER_BY_HAND: Final = "do not take it off by hand: what it protects would be lost or leaked"
 
@@ -142,11 +145,22 @@ def _cloned(scene: Scene, step: str, obj: Any) -> Link | None:
     return Link(step, State.WAITING, "a copy of its volume is being made", Mover.CLUSTER, "csi-provisioner", since_s)
 
 
+def _of_snapshots(scene: Scene, step: str, obj: Any) -> Link | None:
+    if isinstance(obj, PersistentVolumeClaim):
+        return claim_end_link(scene, step, obj)
+    if isinstance(obj, VolumeSnapshot | VolumeGroupSnapshot):
+        return snapshot_end_link(scene, step, obj)
+    if isinstance(obj, VolumeSnapshotContent | VolumeGroupSnapshotContent):
+        return content_end_link(scene, step, obj)
+    return None
+
+
 _KNOWN: Final[Mapping[str, Callable[[Scene, str, Any], Link | None]]] = {
     "kubernetes.io/pvc-protection": _protected_claim,
     "kubernetes.io/pv-protection": _protected_volume,
     "external-attacher/": _attached,
     "external-provisioner.volume.kubernetes.io/finalizer": _provisioned,
     "provisioner.storage.kubernetes.io/cloning-protection": _cloned,
+    "snapshot.storage.kubernetes.io/": _of_snapshots,  # those of groups, too
 }
 """The finalizers of storage, by what is in their name."""

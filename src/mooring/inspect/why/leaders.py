@@ -54,22 +54,37 @@ def _leader(scene: Scene, lease: Lease) -> Leader:
     return Leader(f"{lease.metadata.namespace}/{lease.metadata.name}", spec.holder_identity or "", renewed_s, is_live)
 
 
+CONTROLLER_LOCKS: Final = {"snapshot-controller": "snapshot-controller-leader"}
+"""Names of the Leases of controllers that serve all drivers."""
+
+
+def silent_controller_link(scene: Scene, step: str, program: str) -> Link | None:
+    """The same for a controller of all drivers. Its Lease may be read only where its namespace shows it."""
+    name = CONTROLLER_LOCKS[program]
+    found = [_leader(scene, one) for one in scene.leases.values() if one.metadata.name == name]
+    held = max(found, key=lambda one: one.renewed_s, default=None)
+    return _silence(step, program, held, f"whoever runs {program}") if held is not None and not held.is_live else None
+
+
 def silent_link(scene: Scene, step: str, program: str, driver: str) -> Link | None:
     """The link of a step whose program does not renew its Lease, None where it does, or where nobody can know."""
     held = leader(scene, program, driver)
     if held is None or held.is_live:
         return None
+    return _silence(step, f"{program} of {driver}", held, f"whoever runs the driver {driver}")
+
+
+def _silence(step: str, program: str, held: Leader, who: str) -> Link:
     namespace = held.key.partition("/")[0]
     return Link(
         step,
         State.FAILED,
-        f"{program} of {driver} does not run: nobody renews its Lease {held.key}"
-        + (f", last held by {held.holder}" if held.holder else ""),
+        f"{program} does not run: nobody renews its Lease {held.key}" + (f", last held by {held.holder}" if held.holder else ""),
         Mover.OPERATOR,
-        f"whoever runs the driver {driver}",
+        who,
         since_s=held.renewed_s,
         commands=(
-            Command(f"kubectl -n {namespace} get pods", "reads only: whether the sidecar's pod is there, and why it does not run"),
+            Command(f"kubectl -n {namespace} get pods", "reads only: whether its pod is there, and why it does not run"),
             Command(
                 f"kubectl -n {namespace} get deployments,statefulsets", "reads only: what is to make that pod; kubectl scale brings it back"
             ),

@@ -6,21 +6,27 @@ Nothing here writes. What the API server refuses to show is noted in the scene, 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from mooring.api.binding import claims_of
 from mooring.api.classes import class_of
 from mooring.api.coordination import LEASES, NODE_LEASE_NAMESPACE
 from mooring.api.core import EVENTS, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
-from mooring.api.meta import Key, Kind, Object, is_deleting
+from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS
+from mooring.api.matching import selects
+from mooring.api.meta import Key, Kind, Object, finalizers_of, is_deleting, key_of
 from mooring.api.migration import driver_and_handle
 from mooring.api.pods import PODS, Pod
-from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES, VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
+from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
+from mooring.api.snapshot_names import CLAIM_FINALIZER
 from mooring.api.storage import CSI_DRIVERS, CSI_NODES, STORAGE_CLASSES, VOLUME_ATTACHMENTS
 from mooring.api.volume_names import attachment_name
 from mooring.cluster.binder.view import BY_CLAIM, CLAIM_INDEXES, POD_INDEXES, VOLUME_INDEXES
-from mooring.inspect.why.leaders import lock_names
+from mooring.cluster.snapshots import view as snapshots_view
+from mooring.cluster.snapshots.kinds import SINGLES, Snapshot
+from mooring.cluster.snapshots.view import class_name_of, row_of, snapshot_of
+from mooring.inspect.why.leaders import CONTROLLER_LOCKS, lock_names
 from mooring.inspect.why.scene import Scene, SeenEvent, Shelf
 from mooring.inspect.why.snapshotting import content_key
 from mooring.kube.cluster import EVERYTHING, Cluster, Selection
@@ -41,9 +47,13 @@ class Reading:
         self._cluster = cluster
         indexes: dict[str, Mapping[str, Callable[[Any], Iterable[str]]]] = {
             "pods": POD_INDEXES,
-            "claims": CLAIM_INDEXES,
-            "volumes": {**VOLUME_INDEXES, **VOLUME_INDEXES_OF_ATTACHER},
+            "claims": {**CLAIM_INDEXES, **snapshots_view.CLAIM_INDEXES, **snapshots_view.NAMESPACE_INDEX},
+            "volumes": {**VOLUME_INDEXES, **VOLUME_INDEXES_OF_ATTACHER, **snapshots_view.VOLUME_INDEXES},
             "attachments": ATTACHMENT_INDEXES,
+            "snapshots": snapshots_view.SNAPSHOT_INDEXES,
+            "contents": snapshots_view.CONTENT_INDEXES,
+            "groups": snapshots_view.GROUP_INDEXES,
+            "group_contents": snapshots_view.GROUP_CONTENT_INDEXES,
         }
         self.scene = Scene(now_s, indexes)
         self._listed: set[str] = set()  # namespaces whose pods were
@@ -89,6 +99,8 @@ class Reading:
             await self.snapshot(Key(key.namespace, source.name))
         elif source is not None and source.kind == "PersistentVolumeClaim":
             await self._get(self.scene.claims, PERSISTENT_VOLUME_CLAIMS, Key(key.namespace, source.name))
+        if is_deleting(claim) and CLAIM_FINALIZER in finalizers_of(claim):
+            await self.snapshots_of(key)
         if is_deleting(claim) or not claim.spec.volume_name or claim.status.allocated_resource_statuses:
             await self._pods_of(key.namespace)
 
@@ -135,23 +147,76 @@ class Reading:
         await self._list(self.scene.attachments, VOLUME_ATTACHMENTS, keep=lambda one: one.spec.node_name == name)
 
     async def snapshot(self, key: Key) -> None:
-        """The snapshot with its content, class, driver and source."""
+        """The snapshot with its content, class, driver, source and group; for one that is to go, the claims that restore from it."""
         snapshot = await self._get(self.scene.snapshots, VOLUME_SNAPSHOTS, key)
         if snapshot is None:
             return
-        await self._events(snapshot)
-        class_name = snapshot.spec.volume_snapshot_class_name
-        if class_name:
-            found = await self._get(self.scene.snapshot_classes, VOLUME_SNAPSHOT_CLASSES, Key("", class_name))
-            if found is not None:
-                await self._driver(found.driver)
-        held = await self._get(self.scene.contents, VOLUME_SNAPSHOT_CONTENTS, content_key(snapshot))
-        if held is not None:
-            await self._events(held)
-            await self._driver(held.spec.driver)
+        await self._around(snapshot)
         source = snapshot.spec.source.persistent_volume_claim_name
         if source:
             await self.claim(Key(key.namespace, source))
+        for owner in snapshot.metadata.owner_references or ():
+            if owner.kind == GROUP_SNAPSHOTS.name:
+                await self._get(self.scene.groups, GROUP_SNAPSHOTS, Key(key.namespace, owner.name))
+        if is_deleting(snapshot):
+            await self._list(self.scene.claims, PERSISTENT_VOLUME_CLAIMS, Selection(namespace=key.namespace))
+
+    async def group(self, key: Key) -> None:
+        """The group snapshot with its content, class, driver, claims and members."""
+        group = await self._get(self.scene.groups, GROUP_SNAPSHOTS, key)
+        if group is None:
+            return
+        await self._around(group)
+        here = Selection(namespace=key.namespace)
+        await self._list(self.scene.snapshots, VOLUME_SNAPSHOTS, here)
+        selector, found = group.spec.source.selector, list[Key]()
+        if selector is not None:
+            async for claim in self._listed_of(PERSISTENT_VOLUME_CLAIMS, here):
+                if selects(selector, claim.metadata.labels):
+                    found.append(key_of(claim))
+        for one in found:
+            await self.claim(one)
+
+    async def content(self, name: str) -> None:
+        """The content with its driver and its snapshot."""
+        held = await self._get(self.scene.contents, VOLUME_SNAPSHOT_CONTENTS, Key("", name))
+        if held is None:
+            return
+        await self._events(held)
+        await self._driver(held.spec.driver)
+        await self.snapshot(snapshot_of(held))
+
+    async def snapshots_of(self, claim: Key) -> None:
+        """What may hold a claim for a snapshot that is in the making: those of its namespace, and the contents of its volume."""
+        here = Selection(namespace=claim.namespace)
+        await self._list(self.scene.snapshots, VOLUME_SNAPSHOTS, here, is_vital=False)
+        await self._list(self.scene.groups, GROUP_SNAPSHOTS, here, is_vital=False)
+        await self._list(self.scene.contents, VOLUME_SNAPSHOT_CONTENTS, is_vital=False)
+        await self._list(self.scene.group_contents, GROUP_SNAPSHOT_CONTENTS, is_vital=False)
+        await self._controller()
+
+    async def _around(self, snapshot: Snapshot) -> None:
+        """Its class, or all that may be the default; its content; the driver, and the Lease of the controller."""
+        row, scene = row_of(snapshot), self.scene
+        await self._events(snapshot)
+        await self._controller()
+        classes: Shelf[Any] = scene.snapshot_classes if row is SINGLES else scene.group_classes
+        contents: Shelf[Any] = scene.contents if row is SINGLES else scene.group_contents
+        class_name = class_name_of(snapshot)
+        if class_name:
+            found = await self._get(classes, row.classes, Key("", class_name))
+            if found is not None:
+                await self._driver(found.driver)
+        else:
+            await self._list(classes, row.classes, is_vital=False)
+        held = await self._get(contents, row.contents, content_key(snapshot))
+        if held is not None:
+            await self._events(held)
+            await self._driver(held.spec.driver)
+
+    async def _controller(self) -> None:
+        for lock in CONTROLLER_LOCKS.values():
+            await self._list(self.scene.leases, LEASES, Selection(field_selector=f"metadata.name={lock}"), is_vital=False)
 
     async def _driver(self, name: str) -> None:
         """The CSIDriver, and the Leases of its sidecars."""
@@ -198,6 +263,8 @@ class Reading:
         except NotFound:
             return None
         except (Forbidden, NotServed) as error:
+            if isinstance(error, NotServed):
+                self.scene.not_served.add(kind.plural)
             if is_vital and not self.scene.is_hidden(kind, key):
                 self.scene.hide(kind, key, str(error))
             return None
@@ -213,10 +280,14 @@ class Reading:
         keep: Callable[[T], bool] = lambda one: True,
         is_vital: bool = True,
     ) -> None:
+        async for one in self._listed_of(kind, selection, is_vital=is_vital):
+            if keep(one):
+                shelf.put(one)
+
+    async def _listed_of(self, kind: Kind[T], selection: Selection, *, is_vital: bool = True) -> AsyncIterator[T]:
         try:
             async for one in list_all(self._cluster, kind, selection):
-                if keep(one):
-                    shelf.put(one)
+                yield one
         except (Forbidden, NotServed) as error:
             if is_vital:
                 self.scene.hide(kind, Key(selection.namespace or "", "all"), str(error))

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from mooring.api.coordination import Lease
 from mooring.api.core import Node, ObjectReference, PersistentVolume, PersistentVolumeClaim
+from mooring.api.group_snapshot import VolumeGroupSnapshot, VolumeGroupSnapshotClass, VolumeGroupSnapshotContent
 from mooring.api.meta import ApiStruct, Key, Kind, Object, ObjectMeta, key_of
 from mooring.api.pods import Pod
 from mooring.api.snapshot import VolumeSnapshot, VolumeSnapshotClass, VolumeSnapshotContent
@@ -104,10 +105,14 @@ class Scene:
         self.nodes: Shelf[Node] = Shelf()
         self.csi_nodes: Shelf[CSINode] = Shelf()
         self.leases: Shelf[Lease] = Shelf()
-        self.snapshots: Shelf[VolumeSnapshot] = Shelf()
-        self.contents: Shelf[VolumeSnapshotContent] = Shelf()
+        self.snapshots: Shelf[VolumeSnapshot] = Shelf(wanted.get("snapshots"))
+        self.contents: Shelf[VolumeSnapshotContent] = Shelf(wanted.get("contents"))
         self.snapshot_classes: Shelf[VolumeSnapshotClass] = Shelf()
+        self.groups: Shelf[VolumeGroupSnapshot] = Shelf(wanted.get("groups"))
+        self.group_contents: Shelf[VolumeGroupSnapshotContent] = Shelf(wanted.get("group_contents"))
+        self.group_classes: Shelf[VolumeGroupSnapshotClass] = Shelf()
         self.unseen: list[Unseen] = []
+        self.not_served: set[str] = set()  # plural names
         self._hidden: set[tuple[str, Key]] = set()
         self._events: dict[str, tuple[SeenEvent, ...]] = {}
 

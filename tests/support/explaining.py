@@ -1,0 +1,62 @@
+"""A cluster in memory about which `mooring why` is asked, in virtual time."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+from mooring.apiserver.local import Faults
+from mooring.base.clock import rfc3339
+from mooring.cli.why import Why, WhyFlags
+from tests.support.builders import (
+    Json,
+    a_bound_claim,
+    a_class,
+    a_csi_driver,
+    a_csi_node,
+    a_pod,
+    a_ready_node,
+    a_volume,
+)
+from tests.support.cluster_world import ClusterWorld
+
+
+class WhyWorld(ClusterWorld):
+    def __init__(self, faults: Faults | None = None) -> None:
+        super().__init__(faults)
+        self.out = io.StringIO()
+
+    async def why(self, *words: str, **flags: Any) -> tuple[int, str]:
+        """The exit code and the text; nothing is written by it."""
+        self.story.clear()
+        self.out = io.StringIO()
+        code = await Why(WhyFlags(**flags), words, self.cluster, self.clock, "default", self.out).run()
+        assert not [step for step in self.story if not step.startswith(("get", "list"))], self.story
+        return code, self.out.getvalue()
+
+    async def values(self, *words: str, **flags: Any) -> dict[str, Any]:
+        _, text = await self.why(*words, output="json", **flags)
+        found: dict[str, Any] = json.loads(text)
+        return found
+
+    async def blocking(self, *words: str) -> dict[str, Any]:
+        """The link that blocks."""
+        found = await self.values(*words)
+        return next(link for link in found["links"] if link["name"] == found["blockedAt"] and link["state"] != "done")
+
+    async def tell(self, obj: Json, reason: str, message: str, type_: str = "Warning") -> None:
+        """An Event about the object."""
+        meta = obj["metadata"]
+        ref = {"kind": obj["kind"], "namespace": meta.get("namespace", "default"), "name": meta["name"], "uid": meta["uid"]}
+        at = rfc3339(self.clock.wall_s())
+        body = {"kind": "Event", "metadata": {"name": f"{meta['name']}.{reason.lower()}", "namespace": ref["namespace"]}}
+        await self.create({**body, "involvedObject": ref, "reason": reason, "message": message, "type": type_, "firstTimestamp": at})
+
+    async def bound(self, *, pod_on: str = "n1", nodes: tuple[str, ...] = ("n1", "n2")) -> Json:
+        """A claim with its volume, nodes with the driver, and a pod on one of them; nothing is attached."""
+        await self.create(a_class(), a_csi_driver(), *(a_ready_node(one) for one in nodes))
+        await self.create(*(a_csi_node(one) for one in nodes))
+        claim = await self.create(a_bound_claim())
+        await self.create(a_volume(claim=claim, phase="Bound"))
+        return await self.create(a_pod("web", "claim", node=pod_on))
