@@ -345,7 +345,6 @@ OWN_DECISIONS = [
     "cluster/attachdetach/decision.py",
     "cluster/binder/scheduling/decide.py",
     "cluster/binder/volumes/decision.py",
-    "sidecars/provisioner/claims/decide.py",
     "sidecars/provisioner/deletion/decide.py",
 ]
 OWN_FAILED = []

@@ -10,20 +10,32 @@ import pytest
 
 from mooring.api.core import SECRETS, PersistentVolume, PersistentVolumeClaim, SecretReference
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES, CSINode, StorageClass
+from mooring.control.decision import Decision
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cache.store import Store
 from mooring.kube.errors import Forbidden, NotFound
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.claims import reasons as why
-from mooring.sidecars.provisioner.claims.decide import Create, Decision, LeaveToPopulator, LookUp, decide_claim, fingerprint
+from mooring.sidecars.provisioner.claims.decide import decide_claim, fingerprint
+from mooring.sidecars.provisioner.claims.decision import (
+    Action,
+    Begin,
+    CloseIntent,
+    CountFailure,
+    Create,
+    Fail,
+    LeaveToPopulator,
+    LookUp,
+    ReleaseSource,
+)
 from mooring.sidecars.provisioner.claims.view import Looked, View, Wanted
 from mooring.sidecars.provisioner.intents.states import IntentState
 from mooring.sidecars.provisioner.intents.tracker import ClaimRecords, PendingVolume, Rest
 from mooring.sidecars.provisioner.model.cached import CLAIM_INDEXES
 from mooring.sidecars.provisioner.model.intent import Intent
 from mooring.sidecars.provisioner.model.orders import Order
-from mooring.sidecars.provisioner.model.outcomes import State
+from mooring.sidecars.provisioner.model.outcomes import Failure, State
 from mooring.sidecars.provisioner.model.topology import ClusterTopology
 from mooring.sidecars.provisioner.options import Rules
 from tests.support.builders import DRIVER, Json, a_claim, a_class, a_pv, typed
@@ -85,13 +97,26 @@ def a_view(
     )
 
 
-def decided(view: View, looked: Looked | None = None) -> Decision:
+def decided(view: View, looked: Looked | None = None) -> Decision[Action]:
     return decide_claim(view, UID, NOW, looked or Looked())
 
 
-def order_of(decision: Decision) -> Order:
-    assert isinstance(decision.action, Create), decision
-    return decision.action.order
+def order_of(decision: Decision[Action]) -> Order:
+    begins, create = decision.actions
+    assert Begin() == begins
+    assert isinstance(create, Create)
+    return create.order
+
+
+def failure_of(decision: Decision[Action]) -> Failure:
+    begins, fail = decision.actions
+    assert Begin() == begins
+    assert isinstance(fail, Fail)
+    return fail.failure
+
+
+def creates(decision: Decision[Action]) -> bool:
+    return any(isinstance(action, Create) for action in decision.actions)
 
 
 def an_intent(claim: PersistentVolumeClaim | None = None, parameters: Json | None = None, looked: Looked | None = None) -> Intent:
@@ -113,7 +138,7 @@ NOTHING_TO_TRY = {
         Decision(why.NotAsked("other")),
     ),
     "P04-nobody-asked": (a_view(asking({}), class_with()), Decision(why.NotAsked(""))),
-    "P05-it-has-a-volume": (a_view(asking(volumeName="pv"), class_with()), Decision(why.HasVolume("pv"), has_volume=True)),
+    "P05-it-has-a-volume": (a_view(asking(volumeName="pv"), class_with()), Decision(why.HasVolume("pv"), (ReleaseSource(),))),
     "P06-no-node-yet": (a_view(asking(), class_with(volumeBindingMode="WaitForFirstConsumer")), Decision(why.WaitsForNode())),
     "P06-an-empty-node": (
         a_view(asking({**ASKED, names.SELECTED_NODE: ""}), class_with(volumeBindingMode="WaitForFirstConsumer")),
@@ -123,9 +148,9 @@ NOTHING_TO_TRY = {
         a_view(asking({**ASKED, names.SELECTED_NODE_ALPHA: "n"}), class_with(volumeBindingMode="WaitForFirstConsumer")),
         Decision(why.WaitsForNode()),
     ),
-    "P07-no-class": (a_view(asking()), Decision(why.ClassMissing("sc"), counts_failure=True, class_name="sc")),
+    "P07-no-class": (a_view(asking()), Decision(why.ClassMissing("sc"), (CountFailure("sc", ""),))),
     "P08-a-class-of-another": (a_view(asking(), class_with(provisioner="other")), Decision(why.ClassOfAnother("sc", "other"))),
-    "P09-the-volume-is-there": (a_view(asking(), class_with(), pv_for()), Decision(why.Provisioned(NAME), has_volume=True)),
+    "P09-the-volume-is-there": (a_view(asking(), class_with(), pv_for()), Decision(why.Provisioned(NAME), (ReleaseSource(),))),
     "P88-another-node": (
         a_view(asking({**ASKED, names.SELECTED_NODE: "n2"}), class_with(), node_name="n1"),
         Decision(why.OfAnotherNode("n2")),
@@ -140,7 +165,7 @@ NOTHING_TO_TRY = {
 
 
 @pytest.mark.parametrize(("view", "decision"), [pytest.param(*row, id=name) for name, row in NOTHING_TO_TRY.items()])
-def test_nothing_is_tried(view: View, decision: Decision):
+def test_nothing_is_tried(view: View, decision: Decision[Action]):
     assert decision == decided(view)
 
 
@@ -159,7 +184,7 @@ def test_a_volume_is_asked_for(claim: PersistentVolumeClaim, view: Json):
     decision = decided(a_view(claim, class_with(), **view))
     order = order_of(decision)
     assert (NAME, False, False) == (order.request.name, order.is_former, order.is_retained)
-    assert (why.Creating(NAME), True, "sc", "") == (decision.because, decision.attempting, decision.class_name, decision.source_kind)
+    assert Decision(why.Creating(NAME), (Begin(), Create(order, "sc", ""))) == decision
 
 
 def test_P10_the_name_is_made_by_the_flags():
@@ -178,31 +203,26 @@ FAILURES = {
 @pytest.mark.parametrize(("view", "spec", "text", "state"), [pytest.param(*row, id=name) for name, row in FAILURES.items()])
 def test_an_attempt_that_fails_before_the_driver_is_asked(view: Json, spec: Json, text: str, state: State):
     looked = Looked({Wanted(VOLUME_ATTRIBUTES_CLASSES, "gold"): NotFound("no such class")})
-    decision = decided(a_view(asking(**spec), class_with(), **view), looked)
-    assert decision.failure is not None
-    assert (True, None, state) == (decision.attempting, decision.action, decision.failure.state)
-    assert text in decision.failure.error
+    failure = failure_of(decided(a_view(asking(**spec), class_with(), **view), looked))
+    assert state is failure.state
+    assert text in failure.error
 
 
 def test_names_cut_short_that_meet_are_told():
-    decision = decided(a_view(asking(), class_with(), pv_for("other", "other")))
-    assert decision.failure is not None
-    assert 'belongs to claim "ns/other" already' in decision.failure.error
+    failure = failure_of(decided(a_view(asking(), class_with(), pv_for("other", "other"))))
+    assert 'belongs to claim "ns/other" already' in failure.error
 
 
 def test_P33_a_secret_is_looked_up_first_and_its_absence_is_told():
     view = a_view(asking(), class_with(SECRET))
     decision = decided(view)
-    assert (LookUp(Wanted(SECRETS, "s", "ns")), True) == (decision.action, decision.attempting)
-    missing = decided(view, with_secret(GONE))
-    assert missing.failure is not None
-    assert State.NO_CHANGE is missing.failure.state
+    assert ((Begin(), LookUp(Wanted(SECRETS, "s", "ns"))), True) == (decision.actions, decision.again)
+    assert State.NO_CHANGE is failure_of(decided(view, with_secret(GONE))).state
     assert SecretReference(name="s", namespace="ns") == order_of(decided(view, with_secret({"user": "me"}))).intent.secret
 
 
 def test_P49_a_claim_with_a_foreign_source_is_left_to_a_populator():
-    decision = decided(a_view(asking(dataSourceRef=FOO), class_with()))
-    assert (why.Populated("Foo"), LeaveToPopulator(), True) == (decision.because, decision.action, decision.attempting)
+    assert Decision(why.Populated("Foo"), (Begin(), LeaveToPopulator())) == decided(a_view(asking(dataSourceRef=FOO), class_with()))
 
 
 # -- claims that rest
@@ -225,8 +245,8 @@ def resting(claim: PersistentVolumeClaim, storage_class: StorageClass, until: fl
 )
 def test_an_infeasible_claim_rests_until_it_or_its_class_changes(rest: Rest, rests: bool):
     decision = decided(a_view(asking(), class_with(), rest=rest))
-    assert rests == (Decision(why.NotYetAgain("bad", 5.0), wait_s=5.0, class_name="sc") == decision)
-    assert rests != isinstance(decision.action, Create)
+    assert rests == (Decision(why.NotYetAgain("bad", 5.0), after_s=5.0) == decision)
+    assert rests != creates(decision)
 
 
 # -- open intents
@@ -235,7 +255,7 @@ OPEN = an_intent()
 BIGGER = an_intent(asking(size="2Gi"))
 
 
-def is_asked_as(decision: Decision, intent: Intent, *, former: bool) -> bool:
+def is_asked_as(decision: Decision[Action], intent: Intent, *, former: bool) -> bool:
     order = order_of(decision)
     again = why.Creating(NAME, again=True)
     return (intent.request, former, again) == (order.intent.request, order.is_former, decision.because)
@@ -270,7 +290,7 @@ def test_a_second_volume_is_not_asked_for_while_the_claims_own_is_deleted(phase:
     second = msgspec.structs.replace(OPEN, stored_handle=handle)
     decision = decided(a_view(None, None, own, intent=second, state=IntentState.UNRESOLVED))
     assert (decision == Decision(why.WaitsForDeletion(NAME))) is waits
-    assert isinstance(decision.action, Create) is not waits
+    assert creates(decision) is not waits
 
 
 def test_P42_what_was_refused_is_asked_for_as_it_is_wanted_by_now():
@@ -281,19 +301,19 @@ def test_P42_what_was_refused_is_asked_for_as_it_is_wanted_by_now():
 def test_P42_what_nobody_waits_for_any_more_is_asked_for_seldom():
     rest = Rest(NOW + 5, None, "no")
     view = a_view(None, None, intent=OPEN, state=IntentState.UNRESOLVED, rest=rest)
-    assert Decision(why.NotRuledOut("no", 5.0), wait_s=5.0) == decided(view)
+    assert Decision(why.NotRuledOut("no", 5.0), after_s=5.0) == decided(view)
     assert is_asked_as(decided(a_view(None, None, intent=OPEN, rest=rest)), OPEN, former=True), "but what is not refused at once"
 
 
 @pytest.mark.parametrize(
     ("claim", "decision"),
     [
-        pytest.param(None, Decision(why.Provisioned(NAME), closes_intent=True, has_volume=True), id="gone"),
-        pytest.param(asking(), Decision(why.Provisioned(NAME), closes_intent=True, has_volume=True), id="there"),
-        pytest.param(asking(volumeName=NAME), Decision(why.HasVolume(NAME), closes_intent=True, has_volume=True), id="bound"),
+        pytest.param(None, Decision(why.Provisioned(NAME), (CloseIntent(), ReleaseSource())), id="gone"),
+        pytest.param(asking(), Decision(why.Provisioned(NAME), (CloseIntent(), ReleaseSource())), id="there"),
+        pytest.param(asking(volumeName=NAME), Decision(why.HasVolume(NAME), (CloseIntent(), ReleaseSource())), id="bound"),
     ],
 )
-def test_P47_an_intent_whose_volume_is_stored_is_closed(claim: PersistentVolumeClaim | None, decision: Decision):
+def test_P47_an_intent_whose_volume_is_stored_is_closed(claim: PersistentVolumeClaim | None, decision: Decision[Action]):
     assert decision == decided(a_view(claim, class_with(), pv_for(), intent=OPEN))
 
 
@@ -333,5 +353,4 @@ def test_what_may_exist_is_asked_for_without_a_secret_that_is_lost(orphaned_at: 
     if isinstance(found, dict) or is_lost:
         assert is_lost == order_of(decision).secret_is_lost
     else:
-        assert decision.failure is not None
-        assert State.NO_CHANGE is decision.failure.state
+        assert State.NO_CHANGE is failure_of(decision).state

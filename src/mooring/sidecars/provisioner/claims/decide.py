@@ -20,11 +20,23 @@ from mooring.api.core import SECRETS, PersistentVolume, PersistentVolumeClaim, S
 from mooring.api.meta import ObjectMeta, annotation, finalizers_of, is_deleting
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES, StorageClass
 from mooring.base.clock import Instant
-from mooring.control.result import Because
+from mooring.control.decision import Decision
 from mooring.control.secrets import SecretError
 from mooring.kube.errors import ApiError, NotFound
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.claims import reasons as why
+from mooring.sidecars.provisioner.claims.decision import (
+    Action,
+    Begin,
+    CleanUp,
+    CloseIntent,
+    CountFailure,
+    Create,
+    Fail,
+    LeaveToPopulator,
+    LookUp,
+    ReleaseSource,
+)
 from mooring.sidecars.provisioner.claims.prepare import (
     LeftToPopulator,
     prepared,
@@ -37,60 +49,10 @@ from mooring.sidecars.provisioner.claims.view import Looked, NotLookedUp, View, 
 from mooring.sidecars.provisioner.model import orders, volumes
 from mooring.sidecars.provisioner.model.cached import provisioner_of, selected_node
 from mooring.sidecars.provisioner.model.intent import Intent
-from mooring.sidecars.provisioner.model.orders import Order
 from mooring.sidecars.provisioner.model.outcomes import AttemptFailed, Failure, State
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class LookUp:
-    """Read an object that no cache holds from the API server; then decide again."""
-
-    wanted: Wanted
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class LeaveToPopulator:
-    """Report that a volume populator fills the volume."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Create:
-    """Hold the source, store the intent, call CreateVolume, store the volume."""
-
-    order: Order
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class CleanUp:
-    """Call DeleteVolume again, for a volume of no use whose deletion was begun: the intent names it."""
-
-    order: Order
-
-
-Action = LookUp | LeaveToPopulator | Create | CleanUp
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Decision:
-    """attempting: an attempt has begun, which is reported to the user. failure: of the attempt, for the user; None: no failure.
-
-    closes_intent: the volume is stored. has_volume: and needs no source any more. wait_s: nothing is tried before
-    that, unless something changes. counts_failure: in the metrics alone. class_name, source_kind: for metrics.
-    """
-
-    because: Because
-    action: Action | None = None
-    attempting: bool = False
-    failure: Failure | None = None
-    closes_intent: bool = False
-    has_volume: bool = False
-    counts_failure: bool = False
-    wait_s: float | None = None
-    class_name: str = ""
-    source_kind: str = ""
-
-
-def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision:
+def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision[Action]:
     """The next step for the claim of this uid."""
     claim = view.claim(uid)
     if claim is None:
@@ -105,9 +67,9 @@ def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision
     is_repeated = before is not None and not record.is_unresolved
     if not_due is not None:
         closes_intent = before is not None and _is_stored(view, before)
-        if before is not None and not closes_intent and (is_repeated or not_due.has_volume):
+        if before is not None and not closes_intent and (is_repeated or ReleaseSource() in not_due.actions):
             return _decide_unawaited(view, uid, now, looked)
-        return dataclasses.replace(not_due, closes_intent=True) if closes_intent else not_due
+        return _closing(not_due) if closes_intent else not_due
     class_name = class_of(claim)
     storage_class = view.storage_class(class_name)
     assert storage_class is not None, "it would not be due"
@@ -116,31 +78,30 @@ def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision
     try:
         rests = rest is not None and now < rest.until and rest.fingerprint == fingerprint(view, claim, storage_class, looked)
     except NotLookedUp as missing:
-        return dataclasses.replace(_looking_up(missing, class_name, kind), attempting=False)
+        return _looking_up(missing)
     if rest is not None and rests:
-        return Decision(why.NotYetAgain(rest.error, rest.until - now), wait_s=rest.until - now, class_name=class_name)
+        return Decision(why.NotYetAgain(rest.error, rest.until - now), after_s=rest.until - now)
     try:
         _check_name(view, claim)
         order = prepared(view, claim, storage_class, looked)
     except NotLookedUp as missing:
-        return _looking_up(missing, class_name, kind)
+        return _looking_up(missing, Begin())
     except LeftToPopulator as other:
-        return Decision(why.Populated(other.kind), LeaveToPopulator(), attempting=True, class_name=class_name, source_kind=kind)
+        return Decision(why.Populated(other.kind), (Begin(), LeaveToPopulator()))
     except AttemptFailed as failed:
         if is_repeated:
             return _decide_orphan(view, uid, now, looked)
-        hindered = why.Hindered(failed.failure)
-        return Decision(hindered, attempting=True, failure=failed.failure, class_name=class_name, source_kind=kind)
+        return _failing(failed.failure, class_name, kind)
     try:
         if before is not None and is_repeated and _differs(before, order.intent, looked):
             return _decide_orphan(view, uid, now, looked, order.intent)
     except NotLookedUp as missing:
-        return _looking_up(missing, class_name, kind)
+        return _looking_up(missing, Begin())
     if before is not None and orders.is_same_call(before, order.intent):
         order = dataclasses.replace(order, intent=structs.replace(_attended(before), stored_handle=None))
     order = dataclasses.replace(order, fingerprint=fingerprint(view, claim, storage_class, looked))
     creating = why.Creating(order.intent.volume_name, before is not None)
-    return Decision(creating, Create(order), attempting=True, class_name=class_name, source_kind=kind)
+    return Decision(creating, (Begin(), Create(order, class_name, kind)))
 
 
 def fingerprint(view: View, claim: PersistentVolumeClaim, storage_class: StorageClass, looked: Looked) -> object:
@@ -170,10 +131,10 @@ def is_due(view: View, claim: PersistentVolumeClaim) -> bool:
     return _not_due(view, claim) is None
 
 
-def _not_due(view: View, claim: PersistentVolumeClaim) -> Decision | None:
+def _not_due(view: View, claim: PersistentVolumeClaim) -> Decision[Action] | None:
     """The decision that nothing is to be done for it, None when its volume is to be made."""
     if claim.spec.volume_name:
-        return Decision(why.HasVolume(claim.spec.volume_name), has_volume=True)
+        return Decision(why.HasVolume(claim.spec.volume_name), (ReleaseSource(),))
     asked = provisioner_of(claim)
     if not view.driver.is_named(asked) or view.driver.name not in (asked, annotation(claim, names.MIGRATED_TO)):
         return Decision(why.NotAsked(asked))
@@ -183,7 +144,7 @@ def _not_due(view: View, claim: PersistentVolumeClaim) -> Decision | None:
     class_name = class_of(claim)
     storage_class = view.storage_class(class_name)
     if storage_class is None:
-        return Decision(why.ClassMissing(class_name), counts_failure=True, class_name=class_name, source_kind=source_kind(claim))
+        return Decision(why.ClassMissing(class_name), (CountFailure(class_name, source_kind(claim)),))
     waits = storage_class.volume_binding_mode == "WaitForFirstConsumer"
     if waits and not annotation(claim, names.SELECTED_NODE):
         return Decision(why.WaitsForNode())
@@ -194,7 +155,7 @@ def _not_due(view: View, claim: PersistentVolumeClaim) -> Decision | None:
     return _already_there(view, claim)
 
 
-def _already_there(view: View, claim: PersistentVolumeClaim) -> Decision | None:
+def _already_there(view: View, claim: PersistentVolumeClaim) -> Decision[Action] | None:
     try:
         name = volume_name(view, claim.metadata.uid)
     except AttemptFailed:
@@ -202,13 +163,13 @@ def _already_there(view: View, claim: PersistentVolumeClaim) -> Decision | None:
     if view.records.get(claim.metadata.uid).pending is not None:
         return Decision(why.Saving(name))
     pv = view.volume(name)
-    return Decision(why.Provisioned(name), has_volume=True) if pv is not None and _may_be_of(pv, claim) else None
+    return Decision(why.Provisioned(name), (ReleaseSource(),)) if pv is not None and _may_be_of(pv, claim) else None
 
 
 def has_object(view: View, claim: PersistentVolumeClaim) -> bool:
     """True when its volume is stored, by whomever: the claim may not be bound to it yet."""
     found = _already_there(view, claim)
-    return found is not None and found.has_volume
+    return found is not None and ReleaseSource() in found.actions
 
 
 def _may_be_of(pv: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
@@ -271,16 +232,16 @@ def _is_gone(secret: SecretReference | None, looked: Looked) -> bool:
     return False
 
 
-def _decide_unawaited(view: View, uid: str, now: Instant, looked: Looked) -> Decision:
+def _decide_unawaited(view: View, uid: str, now: Instant, looked: Looked) -> Decision[Action]:
     """Nobody waits for the volume that may exist: once it is refused, the next call may wait."""
     record = view.records.get(uid)
     rest = record.rest
     if rest is not None and now < rest.until and record.is_unresolved:
-        return Decision(why.NotRuledOut(rest.error, rest.until - now), wait_s=rest.until - now)
+        return Decision(why.NotRuledOut(rest.error, rest.until - now), after_s=rest.until - now)
     return _decide_orphan(view, uid, now, looked)
 
 
-def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked, wanted: Intent | None = None) -> Decision:
+def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked, wanted: Intent | None = None) -> Decision[Action]:
     """The volume of an intent may exist, and its claim is gone or has changed: the call is repeated as it was.
 
     wanted: the intent of the claim as it is now; its secret is used where the former one is gone.
@@ -290,7 +251,7 @@ def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked, wanted: I
     if record.pending is not None:
         return Decision(why.Saving(intent.volume_name))
     if _is_stored(view, intent):
-        return Decision(why.Provisioned(intent.volume_name), closes_intent=True, has_volume=True)
+        return Decision(why.Provisioned(intent.volume_name), (CloseIntent(), ReleaseSource()))
     if intent.stored_handle is not None and _is_going(view, intent):
         return Decision(why.WaitsForDeletion(intent.volume_name))
     class_name, kind = intent.class_name, intent.source_kind
@@ -310,15 +271,14 @@ def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked, wanted: I
         else:
             secret_values(intent.secret, looked)
     except NotLookedUp as missing:
-        return _looking_up(missing, class_name, kind)
+        return _looking_up(missing, Begin())
     except AttemptFailed as failed:
-        hindered = why.Hindered(failed.failure)
-        return Decision(hindered, attempting=True, failure=failed.failure, class_name=class_name, source_kind=kind)
+        return _failing(failed.failure, class_name, kind)
     if intent.dying_handle:
         dying = why.CleaningUp(intent.dying_handle)
-        return Decision(dying, CleanUp(order), attempting=True, class_name=class_name, source_kind=kind)
+        return Decision(dying, (Begin(), CleanUp(order, class_name, kind)))
     creating = why.Creating(intent.volume_name, again=True)
-    return Decision(creating, Create(order), attempting=True, class_name=class_name, source_kind=kind)
+    return Decision(creating, (Begin(), Create(order, class_name, kind)))
 
 
 def _secret_is_lost(view: View, intent: Intent, now: Instant, looked: Looked) -> bool:
@@ -329,7 +289,17 @@ def _secret_is_lost(view: View, intent: Intent, now: Instant, looked: Looked) ->
     return _is_gone(intent.secret, looked)
 
 
-def _looking_up(missing: NotLookedUp, class_name: str, source_kind: str) -> Decision:
+def _looking_up(missing: NotLookedUp, *begins: Begin) -> Decision[Action]:
     wanted = missing.wanted
     what = f"{wanted.kind.name} {wanted.namespace}/{wanted.name}" if wanted.namespace else f"{wanted.kind.name} {wanted.name}"
-    return Decision(why.LookingUp(what), LookUp(wanted), attempting=True, class_name=class_name, source_kind=source_kind)
+    return Decision(why.LookingUp(what), (*begins, LookUp(wanted)), again=True)
+
+
+def _failing(failure: Failure, class_name: str, source_kind: str) -> Decision[Action]:
+    return Decision(why.Hindered(failure), (Begin(), Fail(failure, class_name, source_kind)))
+
+
+def _closing(decision: Decision[Action]) -> Decision[Action]:
+    """The same with the intent closed, before the source is released."""
+    actions = sorted((*decision.actions, CloseIntent()), key=lambda action: action == ReleaseSource())
+    return dataclasses.replace(decision, actions=tuple(actions))

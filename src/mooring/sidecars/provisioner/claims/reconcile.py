@@ -15,6 +15,7 @@ from mooring.api.core import (
 )
 from mooring.base.clock import Instant
 from mooring.base.log import logger
+from mooring.control.decision import Decision
 from mooring.control.events import EventRecorder
 from mooring.control.result import Because, Result
 from mooring.control.secrets import SecretCache, SecretError
@@ -22,7 +23,19 @@ from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError
 from mooring.sidecars.provisioner.claims import reasons as why
 from mooring.sidecars.provisioner.claims.create_volume import VolumeCreation
-from mooring.sidecars.provisioner.claims.decide import CleanUp, Create, Decision, LeaveToPopulator, LookUp, decide_claim
+from mooring.sidecars.provisioner.claims.decide import decide_claim
+from mooring.sidecars.provisioner.claims.decision import (
+    Action,
+    Begin,
+    CleanUp,
+    CloseIntent,
+    CountFailure,
+    Create,
+    Fail,
+    LeaveToPopulator,
+    LookUp,
+    ReleaseSource,
+)
 from mooring.sidecars.provisioner.claims.failures import Attempt, AttemptFailures
 from mooring.sidecars.provisioner.claims.view import Looked, View, Wanted, placement_doubt
 from mooring.sidecars.provisioner.environment import BUCKETS_S, Environment
@@ -123,39 +136,62 @@ class ClaimReconciler:
             self._creation.release(uid)
             return self._ended(uid, why.Gone(uid))
         attempt = Attempt(uid, ref, claim, self._clock.now())
-        decision = await self._decided(attempt)
-        match decision.action:
-            case Create(order):
-                return await self._create(attempt, order, decision)
-            case CleanUp(order):
-                return await self._clean_up(attempt, order, decision)
-            case LeaveToPopulator():
-                self._events.left_to_populator(attempt.ref)
-                return self._ended(uid, decision.because)
-            case _ if decision.failure is not None:
-                return await self.failed(attempt, decision.class_name, decision.source_kind, decision.failure)
-        return await self._nothing_to_try(attempt, decision)
+        return await self._perform(attempt, await self._decided(attempt))
 
-    async def _decided(self, attempt: Attempt) -> Decision:
-        """The decision, once all objects are looked up that it needs. The event that an attempt has begun is sent at once."""
+    async def _decided(self, attempt: Attempt) -> Decision[Action]:
+        """The decision, once all objects are looked up that it needs. The event that an attempt has begun is sent at once.
+
+        `Deciding` would begin each step anew; what an attempt has looked up lasts until its end.
+        """
         announced = False
         while True:
             decision = decide_claim(self._view, attempt.uid, self._clock.now(), attempt.looked)  # no await between this and the action
             self._explain(attempt.uid, decision.because)
-            if decision.attempting and not announced:
+            if Begin() in decision.actions and not announced:
                 announced = True
                 self._events.begins(attempt.ref)
-            if not isinstance(decision.action, LookUp):
+            for action in decision.actions:
+                if isinstance(action, LookUp):
+                    await look_up(self._cluster, self._secrets, action.wanted, attempt.looked)
+            if not decision.again:
                 return decision
-            await look_up(self._cluster, self._secrets, decision.action.wanted, attempt.looked)
 
-    async def _create(self, attempt: Attempt, order: Order, decision: Decision) -> Result:
+    async def _perform(self, attempt: Attempt, decision: Decision[Action]) -> Result:
+        """Raises Retry."""
+        uid, because = attempt.uid, decision.because
+        for action in decision.actions:
+            match action:
+                case Create():
+                    return await self._create(attempt, action, because)
+                case CleanUp():
+                    return await self._clean_up(attempt, action, because)
+                case LeaveToPopulator():
+                    self._events.left_to_populator(attempt.ref)
+                    return self._ended(uid, because)
+                case Fail(failure, class_name, source_kind):
+                    return await self.failed(attempt, class_name, source_kind, failure)
+                case CountFailure(class_name, source_kind):
+                    self._metrics.has_failed(class_name, source_kind)
+                case CloseIntent():
+                    await self._tracker.store(uid, self._view.stored_handle(self._view.intents[uid].volume_name))
+                    if uid in self._tracker:
+                        return self._done(uid, because)
+                case ReleaseSource() if uid not in self._tracker:
+                    self._creation.release(uid)
+        if decision.after_s is not None:
+            return self._failures.resting(uid, because, decision.after_s)
+        if attempt.claim is None and uid not in self._tracker:
+            self._creation.forget(uid)
+        return self._failures.from_the_start(uid, because)
+
+    async def _create(self, attempt: Attempt, action: Create, because: Because) -> Result:
+        order = action.order
         if order.where is not None and (doubt := placement_doubt(self._view, order.intent.node_name, order.where)):
             self._events.placed_in_doubt(attempt.ref, doubt)
         try:
             saved = await self._creation.create(order, _values(order, attempt.looked), attempt.began)
         except AttemptFailed as failed:
-            return await self.failed(attempt, decision.class_name, decision.source_kind, failed.failure, order)
+            return await self.failed(attempt, action.class_name, action.source_kind, failed.failure, order)
         except Exception as bug:
             if self._view.records.get(attempt.uid).pending is not None:
                 self._store_later(attempt.uid, str(bug))
@@ -167,35 +203,20 @@ class ClaimReconciler:
                 self._store_later(attempt.uid, error)
             case _:
                 await self.succeeded(attempt.ref, order, attempt.began)
-        return self._done(attempt.uid, decision)
+        return self._done(attempt.uid, because)
 
-    def _done(self, uid: str, decision: Decision) -> Result:
+    def _done(self, uid: str, because: Because) -> Result:
         """The claim has its volume, or needs none. There may be a second one."""
-        return dataclasses.replace(self._ended(uid, decision.because), again=self._view.records.get(uid).is_unresolved)
+        return dataclasses.replace(self._ended(uid, because), again=self._view.records.get(uid).is_unresolved)
 
-    async def _clean_up(self, attempt: Attempt, order: Order, decision: Decision) -> Result:
+    async def _clean_up(self, attempt: Attempt, action: CleanUp, because: Because) -> Result:
+        order = action.order
         try:
             await self._creation.rejection.clean_up(order, _values(order, attempt.looked))
         except AttemptFailed as failed:
-            return await self.failed(attempt, decision.class_name, decision.source_kind, failed.failure, order)
+            return await self.failed(attempt, action.class_name, action.source_kind, failed.failure, order)
         await self._creation.close(order.intent)
-        return self._done(attempt.uid, decision)
-
-    async def _nothing_to_try(self, attempt: Attempt, decision: Decision) -> Result:
-        uid = attempt.uid
-        if decision.counts_failure:
-            self._metrics.has_failed(decision.class_name, decision.source_kind)
-        if decision.wait_s is not None:
-            return self._failures.resting(uid, decision.because, decision.wait_s)
-        if decision.closes_intent:
-            await self._tracker.store(uid, self._view.stored_handle(self._view.intents[uid].volume_name))
-            if uid in self._tracker:
-                return self._done(uid, decision)
-        if decision.has_volume and uid not in self._tracker:
-            self._creation.release(uid)
-        if attempt.claim is None and uid not in self._tracker:
-            self._creation.forget(uid)
-        return self._failures.from_the_start(uid, decision.because)
+        return self._done(attempt.uid, because)
 
     # -- the result of an attempt
 
