@@ -344,7 +344,6 @@ CONSTRUCTOR_ARGUMENTS_MAX = 7
 OWN_DECISIONS = [
     "cluster/attachdetach/decision.py",
     "cluster/binder/scheduling/decide.py",
-    "cluster/binder/volumes/decision.py",
     "sidecars/provisioner/deletion/decide.py",
 ]
 OWN_FAILED = []

@@ -16,6 +16,7 @@ from mooring.cluster.attachdetach import assemble
 from mooring.cluster.attachdetach.memory import Record
 from mooring.cluster.binder.announcer import Announcer
 from mooring.cluster.binder.ephemeral.controller import EphemeralVolumes
+from mooring.cluster.binder.volumes import decide as binding
 from mooring.cluster.binder.volumes.reasons import VolumeMissing
 from mooring.cluster.nodehealth.podgc import controller as podgc
 from mooring.cluster.nodehealth.reasons import Kept
@@ -70,7 +71,12 @@ def _nobody_is_reminded() -> contextlib.AbstractContextManager[Any]:
 
 def _missing_volumes_are_not_told() -> contextlib.AbstractContextManager[Any]:
     """A claim that names a volume which is not there is pending without a word, as in kube-controller-manager."""
-    return mock.patch.object(VolumeMissing, "event", None)
+    told = binding._told
+
+    def untold(because: Any, *args: Any, **kwargs: Any) -> Any:
+        return Decision(because, args) if isinstance(because, VolumeMissing) else told(because, *args, **kwargs)
+
+    return mock.patch.object(binding, "_told", untold)
 
 
 def _finished_holders_are_told_once() -> contextlib.AbstractContextManager[Any]:

@@ -6,8 +6,9 @@ import pytest
 
 from mooring.api.binding import BOUND_BY_CONTROLLER, PROVISIONED_BY
 from mooring.api.meta import Key
+from mooring.cluster.binder.reasons import EventText
 from mooring.cluster.binder.volumes.decide import decide_volume
-from mooring.cluster.binder.volumes.decision import Action, GiveBack, LookUpClaim, SetVolumePhase, WakeClaim
+from mooring.cluster.binder.volumes.decision import Action, GiveBack, LookUpClaim, SetVolumePhase, Tell, TellClaim, WakeClaim, writes_of
 from tests.support.builders import DRIVER, NS, Json, a_bound_claim, a_claim, a_volume
 from tests.support.stores import Stores
 
@@ -51,37 +52,36 @@ ROWS: dict[str, tuple[list[Json], tuple[Action, ...]]] = {
 
 @pytest.mark.parametrize(("bodies", "expected"), ROWS.values(), ids=ROWS)
 def test_volumes(bodies: list[Json], expected: tuple[Action, ...]) -> None:
-    assert expected == decide_volume(Stores(*bodies).binder(), "pv").actions
+    assert expected == writes_of(decide_volume(Stores(*bodies).binder(), "pv"))
 
 
 @pytest.mark.parametrize("policy", ["Retain", "Delete"])
 def test_B27_let_go_once_the_api_server_has_said_that_the_claim_is_gone(policy: str) -> None:
     view = Stores(a_volume(phase="Bound", claim=OURS, policy=policy)).binder()
-    assert (SetVolumePhase("Released"),) == decide_volume(view, "pv", gone_uid="uid-claim").actions
-    assert (LOOK_UP,) == decide_volume(view, "pv", gone_uid="uid-before").actions
+    assert (SetVolumePhase("Released"),) == writes_of(decide_volume(view, "pv", gone_uid="uid-claim"))
+    assert (LOOK_UP,) == writes_of(decide_volume(view, "pv", gone_uid="uid-before"))
 
 
 def test_B28_a_new_claim_of_the_same_name_does_not_keep_the_volume() -> None:
     view = Stores(a_volume(phase="Bound", claim=OURS), a_claim(uid="uid-new")).binder()
-    assert (SetVolumePhase("Released"),) == decide_volume(view, "pv", gone_uid="uid-claim").actions
+    assert (SetVolumePhase("Released"),) == writes_of(decide_volume(view, "pv", gone_uid="uid-claim"))
 
 
 def test_an_unknown_policy_is_told_once() -> None:
     released = decide_volume(Stores(a_volume(phase="Released", claim=OURS, policy="Shred")).binder(), "pv")
-    assert ((SetVolumePhase("Failed"),), False) == (released.actions, released.quiet)
-    assert released.because.event is not None
-    assert ("Warning", "VolumeUnknownReclaimPolicy", "Volume has unrecognized PersistentVolumeReclaimPolicy") == released.because.event
+    event = EventText("Warning", "VolumeUnknownReclaimPolicy", "Volume has unrecognized PersistentVolumeReclaimPolicy")
+    assert (SetVolumePhase("Failed"), Tell(event)) == released.actions
     failed = decide_volume(Stores(a_volume(phase="Failed", claim=OURS, policy="Shred")).binder(), "pv")
-    assert ((), True) == (failed.actions, failed.quiet)
+    assert (Tell(event, is_old=True),) == failed.actions
 
 
 def test_B19_modes_that_differ_are_told_on_both() -> None:
     decision = decide_volume(Stores(a_volume(claim=OURS, volumeMode="Block"), OURS).binder(), "pv")
     of_volume = 'Cannot bind PersistentVolume to requested PersistentVolumeClaim "claim" due to incompatible volumeMode.'
     of_claim = 'Cannot bind PersistentVolume "pv" to requested PersistentVolumeClaim due to incompatible volumeMode.'
-    assert ("Warning", "VolumeMismatch", of_volume) == decision.because.event
-    assert ("Warning", "VolumeMismatch", of_claim) == decision.tells_claim
+    tells = Tell(EventText("Warning", "VolumeMismatch", of_volume)), TellClaim(EventText("Warning", "VolumeMismatch", of_claim))
+    assert tells == decision.actions
 
 
 def test_a_volume_that_is_gone() -> None:
-    assert () == decide_volume(Stores().binder(), "pv").actions
+    assert () == writes_of(decide_volume(Stores().binder(), "pv"))

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from mooring.control import result
 from mooring.control.reasons import reason
+from mooring.control.result import Because
 
 
 class EventText(NamedTuple):
@@ -19,25 +19,15 @@ class EventText(NamedTuple):
     message: str
 
 
-class Because(result.Because, Protocol):
-    """A reason. event: for users, None for none."""
+class Told(Because, Protocol):
+    """A reason that users get an event for."""
 
     @property
-    def event(self) -> EventText | None: ...
-
-
-class Quiet:
-    """A reason without an event."""
-
-    __slots__ = ()
-
-    @property
-    def event(self) -> EventText | None:
-        return None
+    def event(self) -> EventText: ...
 
 
 @reason('"{name}" does not exist: nothing to do')
-class Gone(Quiet):
+class Gone:
     name: str
 
 

@@ -10,22 +10,23 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from mooring.api.binding import claim_key
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim, reference_to
 from mooring.api.meta import Key
 from mooring.base.log import logger
 from mooring.cluster.binder.announcer import CROWDED_S, Announcer
 from mooring.cluster.binder.caches import BindingCaches
 from mooring.cluster.binder.metrics import BindingMetrics
-from mooring.cluster.binder.reasons import EventText
 from mooring.cluster.binder.view import View
 from mooring.cluster.binder.volumes import reasons as why
 from mooring.cluster.binder.volumes.decide import NOTHING_ABSENT, decide_claim, decide_volume
-from mooring.cluster.binder.volumes.decision import Absent, Ask, Bind, Decision, SetClass
+from mooring.cluster.binder.volumes.decision import Absent, Action, Begin, Bind, End, Tell, TellClaim, writes_of
 from mooring.cluster.binder.volumes.event_handlers import BindingEventHandlers, Offers
 from mooring.cluster.binder.volumes.reconcile import Reconciler
 from mooring.control.controller import Controller
+from mooring.control.decision import Deciding, Decision
 from mooring.control.events import EventRecorder
-from mooring.control.result import Result, Retry
+from mooring.control.result import Result
 from mooring.control.runtime import Runtime
 from mooring.control.topics import Topic
 from mooring.kube.cache.informer import Change
@@ -80,14 +81,14 @@ class VolumeBinding:
         self._gone_uids: dict[str, str] = {}
         self._metrics = runtime.metrics.once(BindingMetrics)
         self._claims: Controller[Key] = Controller(
-            runtime, "claims", self._reconcile_claim, workers=workers, label="PersistentVolumeClaim", log=log
+            runtime, "claims", Deciding(self._decide_claim, self._perform_claim), workers=workers, label="PersistentVolumeClaim", log=log
         )
         self._volumes: Controller[str] = Controller(
-            runtime, "volumes", self._reconcile_volume, workers=workers, label="PersistentVolume", log=log
+            runtime, "volumes", Deciding(self._decide_volume, self._perform_volume), workers=workers, label="PersistentVolume", log=log
         )
         self.controllers = (self._claims, self._volumes)
         self.view = View(caches.claims.store, caches.by_name, caches.classes.store, caches.pods.store, self._locks.taken)
-        self._reconciler = Reconciler(self.view, caches, self._claims.add)
+        self._reconciler = Reconciler(self.view, caches, self._announcer, self._metrics, self._claims.add)
         self._offers = Offers(self.view, caches.claims.store, self._claims)
         handlers = BindingEventHandlers(self.view, caches.claims.store, self._claims, self._volumes, self._offers)
         self._claims.watch(caches.claims, handlers.claim_changed)
@@ -103,99 +104,88 @@ class VolumeBinding:
 
     # -- claims
 
-    async def _reconcile_claim(self, key: Key) -> Result:
+    def _decide_claim(self, key: Key) -> Decision[Action]:
+        return decide_claim(self.view, key, self._absent.pop(key, NOTHING_ABSENT))
+
+    async def _perform_claim(self, key: Key, decision: Decision[Action]) -> Result | None:
         """One step. Raises ApiError, Retry, Stale."""
-        decision = decide_claim(self.view, key, self._absent.pop(key, NOTHING_ABSENT))  # no await between this and the lock
-        self._claims.explain(key, decision.because)
-        claim = self.view.claims.get(key)
+        claim, writes = self.view.claims.get(key), writes_of(decision)  # no await between the decision and the lock
         with self._offers.reconciling(key) as turn:
             if claim is None:
-                return Result(decision.because)
-            pv_name = next((action.pv_name for action in decision.actions if isinstance(action, Bind)), "")
+                return None
+            pv_name = next((action.pv_name for action in writes if isinstance(action, Bind)), "")
             if pv_name and self._locks.is_locked(pv_name):
                 turn.goes_on()
                 return Result(decision.because, waits_for=frozenset({unlocked(pv_name)}), keeps_backoff=True)
-            try:
-                with self._locks.lock(pv_name, key) if pv_name else contextlib.nullcontext():
-                    absent = await self._reconciler.on_claim(claim, decision)
-            except Retry as failure:
-                self._count_failure(decision, failure, claim)
-                raise
-            self._count(decision, claim)
-            after_s = self._tell_users(decision, claim)
-            if decision.failed:
-                raise Retry(str(decision.because))
+            with self._locks.lock(pv_name, key) if pv_name else contextlib.nullcontext():
+                absent = await self._reconciler.on_claim(claim, writes)
+            after_s = self._report_claim(claim, decision)
+            if decision.problem is not None:
+                return None
             if decision.again:
                 self._absent[key] = absent
                 turn.goes_on()
                 return Result(decision.because, again=True)
             turn.is_over()
-            return Result(decision.because, done="done" if decision.actions else "", after_s=after_s)
+            return Result(decision.because, done="done" if writes else "", after_s=after_s)
 
-    def _count(self, decision: Decision, claim: PersistentVolumeClaim) -> None:
-        uid, now = claim.metadata.uid, self._clock.now()
-        if any(isinstance(action, SetClass) for action in decision.actions):
-            self._metrics.retroactive.inc()
-        if decision.begins is not None:
-            self._metrics.began(decision.begins.name, uid, decision.begins.plugin, now)
-        if decision.ends is not None:
-            self._metrics.ended(decision.ends.name, uid, now)
-
-    def _count_failure(self, decision: Decision, failure: Retry, claim: PersistentVolumeClaim) -> None:
+    def _report_claim(self, claim: PersistentVolumeClaim, decision: Decision[Action]) -> float | None:
+        """Counts, and tells users the reason, if it has an event. Gives the seconds until that is to be sent again."""
+        uid, after_s = claim.metadata.uid, None
         for action in decision.actions:
             match action:
-                case SetClass():
-                    self._metrics.retroactive.inc()
-                    self._metrics.retroactive_errors.inc()
-                case Ask(provisioner):
-                    self._metrics.failed(provisioner, "provision")
-                    event = EventText("Warning", "ProvisioningFailed", f"Error saving claim: {failure.__cause__}")
-                    self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), event)
+                case Begin(name, plugin):
+                    self._metrics.began(name, uid, plugin, self._clock.now())
+                case End(name):
+                    self._metrics.ended(name, uid, self._clock.now())
+                case Tell():
+                    after_s = self._tell_claim(claim, action)
+        if not any(isinstance(action, Tell) for action in decision.actions):
+            self._announcer.forget(uid)
+        return after_s
 
-    def _tell_users(self, decision: Decision, claim: PersistentVolumeClaim) -> float | None:
-        """Sends the event of the reason, if there is one. Gives the seconds until it is to be sent again."""
-        event = decision.because.event
-        if event is None:
-            self._announcer.forget(claim.metadata.uid)
-        elif not decision.quiet or self._announcer.owes(claim.metadata.uid):
-            if left_s := self._announcer.waits_s(claim.metadata.uid, event, decision.patience_s):
-                return left_s
-            return self._announcer.keep_telling(reference_to(claim, "PersistentVolumeClaim"), event)
-        return None
+    def _tell_claim(self, claim: PersistentVolumeClaim, tell: Tell) -> float | None:
+        uid = claim.metadata.uid
+        if tell.is_old and not self._announcer.owes(uid):
+            return None
+        left_s = self._announcer.waits_s(uid, tell.event, tell.patience_s)
+        return left_s or self._announcer.keep_telling(reference_to(claim, "PersistentVolumeClaim"), tell.event)
 
     # -- volumes
 
-    async def _reconcile_volume(self, name: str) -> Result:
-        """One step. Raises ApiError, Retry, Stale."""
+    def _decide_volume(self, name: str) -> Decision[Action]:
         gone_uid = self._gone_uids.pop(name, "")
         if self._locks.is_locked(name):
-            return Result(why.Locked(name), waits_for=frozenset({unlocked(name)}), keeps_backoff=True)
-        decision = decide_volume(self.view, name, gone_uid)  # no await between this and the lock
-        self._volumes.explain(name, decision.because)
-        pv = self.view.volumes.get(name)
-        if pv is None:
-            return Result(decision.because)
+            return Decision(why.Locked(name), waits_for=frozenset({unlocked(name)}))
+        return decide_volume(self.view, name, gone_uid)
+
+    async def _perform_volume(self, name: str, decision: Decision[Action]) -> Result | None:
+        """One step. Raises ApiError, Retry, Stale."""
+        pv, writes = self.view.volumes.get(name), writes_of(decision)  # no await between the decision and the lock
+        if pv is None or decision.waits_for:
+            return None
         with self._locks.lock(name):
-            gone_uid = await self._reconciler.on_volume(pv, decision)
+            gone_uid = await self._reconciler.on_volume(pv, writes)
         after_s = self._report_volume(pv, decision)
         if decision.again:
             self._gone_uids[name] = gone_uid
             return Result(decision.because, again=True)
-        return Result(decision.because, done="done" if decision.actions else "", after_s=after_s)
+        return Result(decision.because, done="done" if writes else "", after_s=after_s)
 
-    def _report_volume(self, pv: PersistentVolume, decision: Decision) -> float | None:
-        """Sends events, counts. Gives the seconds until an event that was dropped is to be sent."""
-        if decision.begins is not None:
-            self._metrics.began(decision.begins.name, pv.metadata.uid, decision.begins.plugin, self._clock.now())
-        after_s = None
-        event = decision.because.event
-        if event is not None and (not decision.quiet or self._announcer.owes(pv.metadata.uid)):
-            after_s = None if self._announcer.tell(reference_to(pv, "PersistentVolume"), event) else CROWDED_S
-        if decision.tells_claim is not None:
-            assert pv.spec.claim_ref is not None
-            claim = self.view.claims.get(Key(pv.spec.claim_ref.namespace, pv.spec.claim_ref.name))
-            if claim is not None:
-                self._events.event(reference_to(claim, "PersistentVolumeClaim"), *decision.tells_claim)
+    def _report_volume(self, pv: PersistentVolume, decision: Decision[Action]) -> float | None:
+        """Counts, and sends events. Gives the seconds until one that was dropped is to be sent."""
+        uid, after_s = pv.metadata.uid, None
+        for action in decision.actions:
+            match action:
+                case Begin(name, plugin):
+                    self._metrics.began(name, uid, plugin, self._clock.now())
+                case Tell(event, is_old=is_old) if not is_old or self._announcer.owes(uid):
+                    after_s = None if self._announcer.tell(reference_to(pv, "PersistentVolume"), event) else CROWDED_S
+                case TellClaim(event):
+                    ref = pv.spec.claim_ref
+                    claim = None if ref is None else self.view.claims.get(claim_key(ref))
+                    if claim is not None:
+                        self._events.event(reference_to(claim, "PersistentVolumeClaim"), *event)
         return after_s
 
     def _volume_gone(self, change: Change[PersistentVolume]) -> None:

@@ -19,26 +19,29 @@ from mooring.api.classes import class_of
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, annotation, key_of
 from mooring.cluster.binder.match import best_match, why_unsuited
-from mooring.cluster.binder.reasons import Because, Gone
+from mooring.cluster.binder.reasons import Gone, Told
 from mooring.cluster.binder.view import BY_VOLUME, View
 from mooring.cluster.binder.volumes import reasons as why
 from mooring.cluster.binder.volumes.decision import (
     Absent,
     Action,
     Ask,
+    Begin,
     Bind,
-    Decision,
+    End,
     GiveBack,
     LookUpClaim,
     LookUpClass,
     LookUpVolume,
-    Operation,
     SetClaimPhase,
     SetClass,
     SetVolumePhase,
     Step,
+    Tell,
+    TellClaim,
     WakeClaim,
 )
+from mooring.control.decision import Decision
 
 # -- claims
 
@@ -47,7 +50,7 @@ MISSING_S: Final = 60.0
 """How long a volume that a claim names may be missing without a word: kube-controller-manager never says one."""
 
 
-def decide_claim(view: View, key: Key, absent: Absent = NOTHING_ABSENT) -> Decision:
+def decide_claim(view: View, key: Key, absent: Absent = NOTHING_ABSENT) -> Decision[Action]:
     """The next step for one PersistentVolumeClaim."""
     claim = view.claims.get(key)
     if claim is None:
@@ -59,7 +62,7 @@ def decide_claim(view: View, key: Key, absent: Absent = NOTHING_ABSENT) -> Decis
     return _decide_unbound(view, claim, absent)
 
 
-def _decide_unbound(view: View, claim: PersistentVolumeClaim, absent: Absent) -> Decision:
+def _decide_unbound(view: View, claim: PersistentVolumeClaim, absent: Absent) -> Decision[Action]:
     class_name = class_of(claim)
     storage_class = view.storage_class(class_name)
     delayed = is_delayed(storage_class)
@@ -77,7 +80,7 @@ def _decide_unbound(view: View, claim: PersistentVolumeClaim, absent: Absent) ->
     if not class_name:
         return _pending(claim, why.NothingFits())
     if storage_class is None:
-        return Decision(why.ClassMissing(class_name))
+        return _told(why.ClassMissing(class_name))
     return _ask(claim, storage_class.provisioner)
 
 
@@ -85,19 +88,19 @@ def _not_taken(view: View, claim: Key) -> Callable[[PersistentVolume], bool]:
     return lambda pv: view.taken.get(pv.metadata.name, claim) == claim
 
 
-def _ask(claim: PersistentVolumeClaim, provisioner: str) -> Decision:
+def _ask(claim: PersistentVolumeClaim, provisioner: str) -> Decision[Action]:
     """The phase is written when it is bound."""
     if provisioner.startswith(names.IN_TREE):
-        return Decision(why.NoSuchPlugin(provisioner))
+        return _told(why.NoSuchPlugin(provisioner))
     if annotation(claim, names.PROVISIONER) == provisioner:
-        return Decision(why.WaitsForProvisioner(provisioner))
-    return Decision(why.WaitsForProvisioner(provisioner, asked=False), (Ask(provisioner),), begins=Operation("provision", provisioner))
+        return _told(why.WaitsForProvisioner(provisioner))
+    return _told(why.WaitsForProvisioner(provisioner, asked=False), Ask(provisioner), Begin("provision", provisioner))
 
 
-def _decide_named(view: View, claim: PersistentVolumeClaim) -> Decision:
+def _decide_named(view: View, claim: PersistentVolumeClaim) -> Decision[Action]:
     pv = view.volumes.get(claim.spec.volume_name)
     if pv is None:
-        return dataclasses.replace(_pending(claim, why.VolumeMissing(claim.spec.volume_name)), patience_s=MISSING_S)
+        return _pending(claim, why.VolumeMissing(claim.spec.volume_name), patience_s=MISSING_S)
     if pv.spec.claim_ref is None:
         unsuited = why_unsuited(pv, claim)
         if unsuited:
@@ -106,10 +109,12 @@ def _decide_named(view: View, claim: PersistentVolumeClaim) -> Decision:
     if names_claim(pv, claim):
         return _bind(pv, claim)
     taken = why.VolumeTaken(pv.metadata.name)
-    return Decision(taken, failed=True) if has_annotation(claim, names.BOUND_BY_CONTROLLER) else _pending(claim, taken)
+    if has_annotation(claim, names.BOUND_BY_CONTROLLER):
+        return dataclasses.replace(_told(taken), problem=taken)
+    return _pending(claim, taken)
 
 
-def _decide_bound(view: View, claim: PersistentVolumeClaim, absent: Absent) -> Decision:
+def _decide_bound(view: View, claim: PersistentVolumeClaim, absent: Absent) -> Decision[Action]:
     pv_name = claim.spec.volume_name
     if not pv_name:
         return _lost(claim, why.ClaimLost())
@@ -123,19 +128,26 @@ def _decide_bound(view: View, claim: PersistentVolumeClaim, absent: Absent) -> D
     return _lost(claim, why.ClaimMisbound(pv.metadata.name))
 
 
-def _pending(claim: PersistentVolumeClaim, because: Because) -> Decision:
-    return Decision(because, () if claim.status.phase in ("", names.PENDING) else (SetClaimPhase(names.PENDING),))
+def _told(because: Told, *actions: Action, patience_s: float = 0.0, is_old: bool = False) -> Decision[Action]:
+    """Users get the reason's event after the actions."""
+    return Decision(because, (*actions, Tell(because.event, patience_s, is_old)))
 
 
-def _lost(claim: PersistentVolumeClaim, because: Because) -> Decision:
-    return Decision(because, quiet=True) if claim.status.phase == names.LOST else Decision(because, (SetClaimPhase(names.LOST),))
+def _pending(claim: PersistentVolumeClaim, because: Told, patience_s: float = 0.0) -> Decision[Action]:
+    writes = () if claim.status.phase in ("", names.PENDING) else (SetClaimPhase(names.PENDING),)
+    return _told(because, *writes, patience_s=patience_s)
 
 
-def _bind(pv: PersistentVolume, claim: PersistentVolumeClaim) -> Decision:
+def _lost(claim: PersistentVolumeClaim, because: Told) -> Decision[Action]:
+    is_old = claim.status.phase == names.LOST
+    return _told(because, *(() if is_old else (SetClaimPhase(names.LOST),)), is_old=is_old)
+
+
+def _bind(pv: PersistentVolume, claim: PersistentVolumeClaim) -> Decision[Action]:
     steps = steps_to_bind(pv, claim)
     if not steps:
         return Decision(why.Bound(pv.metadata.name))
-    return Decision(why.Binding(pv.metadata.name), (Bind(pv.metadata.name, steps),), ends=Operation("provision"))
+    return Decision(why.Binding(pv.metadata.name), (Bind(pv.metadata.name, steps), End("provision")))
 
 
 def steps_to_bind(pv: PersistentVolume, claim: PersistentVolumeClaim) -> tuple[Step, ...]:
@@ -156,7 +168,7 @@ def steps_to_bind(pv: PersistentVolume, claim: PersistentVolumeClaim) -> tuple[S
 # -- volumes
 
 
-def decide_volume(view: View, name: str, gone_uid: str = "") -> Decision:
+def decide_volume(view: View, name: str, gone_uid: str = "") -> Decision[Action]:
     """The next step for one PersistentVolume. gone_uid: of a claim that the API server has just said it does not have."""
     pv = view.volumes.get(name)
     if pv is None:
@@ -191,37 +203,38 @@ def _bound_to(view: View, pv: PersistentVolume, uid: str) -> PersistentVolumeCla
     return next((claim for claim in view.claims.by(BY_VOLUME, pv.metadata.name) if claim.metadata.uid == uid), None)
 
 
-def _claimed(pv: PersistentVolume, claim: PersistentVolumeClaim) -> Decision:
+def _claimed(pv: PersistentVolume, claim: PersistentVolumeClaim) -> Decision[Action]:
     key = key_of(claim)
     if claim.spec.volume_name == pv.metadata.name:
         return Decision(why.InUse(str(key)), _phase(pv, names.BOUND))
     if not claim.spec.volume_name:
         if mode_of(pv) != mode_of(claim):
             differ = why.ModesDiffer(pv.metadata.name, claim.metadata.name)
-            return Decision(differ, tells_claim=differ.of_claim)
+            return Decision(differ, (Tell(differ.event), TellClaim(differ.of_claim)))
         return Decision(why.ClaimsMove(str(key)), (WakeClaim(key),))
     if has_annotation(pv, names.PROVISIONED_BY) and pv.spec.persistent_volume_reclaim_policy == names.DELETE:
         return _reclaim(pv) if pv.status.phase in (names.RELEASED, names.FAILED) else _released(pv)
     return _given_back(pv, key)
 
 
-def _given_back(pv: PersistentVolume, claim: Key) -> Decision:
+def _given_back(pv: PersistentVolume, claim: Key) -> Decision[Action]:
     actions: tuple[Action, ...] = (GiveBack(whole=has_annotation(pv, names.BOUND_BY_CONTROLLER)), *_phase(pv, names.AVAILABLE))
     return Decision(why.GivenBack(str(claim)), actions)
 
 
-def _released(pv: PersistentVolume) -> Decision:
-    provisioner = annotation(pv, names.PROVISIONED_BY)
-    deleted = provisioner and pv.spec.persistent_volume_reclaim_policy == names.DELETE
-    begins = Operation("delete", provisioner) if deleted else None
-    return Decision(_reclaim(pv).because, _phase(pv, names.RELEASED), again=True, begins=begins)
+def _released(pv: PersistentVolume) -> Decision[Action]:
+    provisioner, reclaim = annotation(pv, names.PROVISIONED_BY), _reclaim(pv)
+    is_deleted = provisioner and pv.spec.persistent_volume_reclaim_policy == names.DELETE
+    begins = (Begin("delete", provisioner),) if is_deleted else ()
+    tells = (action for action in reclaim.actions if isinstance(action, Tell))
+    return Decision(reclaim.because, (*_phase(pv, names.RELEASED), *begins, *tells), again=True)
 
 
-def _reclaim(pv: PersistentVolume) -> Decision:
+def _reclaim(pv: PersistentVolume) -> Decision[Action]:
     """Deleting is the external provisioner's: it acts on the phase."""
     policy = pv.spec.persistent_volume_reclaim_policy
     if policy not in (names.RETAIN, names.DELETE, names.RECYCLE):
-        return Decision(why.UnknownPolicy(policy), _phase(pv, names.FAILED), quiet=pv.status.phase == names.FAILED)
+        return _told(why.UnknownPolicy(policy), *_phase(pv, names.FAILED), is_old=pv.status.phase == names.FAILED)
     assert pv.spec.claim_ref is not None, "who has no claim is not reclaimed"
     return Decision(why.Released(str(claim_key(pv.spec.claim_ref)), policy))
 

@@ -1,16 +1,16 @@
-"""The actions for claims and volumes, and a decision: actions with a reason.
-
-Actions are values; `reconcile.py` carries them out, in order, and the first failure stops the rest.
-"""
+"""The actions for claims and volumes, as values: those that write, which `reconcile.py` carries out, and after them those that report."""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from mooring.api.meta import Key
-from mooring.cluster.binder.reasons import Because, EventText
+from mooring.cluster.binder.reasons import EventText
+from mooring.control.decision import Decision
+
+Operation: TypeAlias = Literal["provision", "delete"]
 
 
 class Step(enum.Enum):
@@ -96,31 +96,46 @@ class WakeClaim:
     claim: Key
 
 
-Action = Bind | SetClass | Ask | SetClaimPhase | SetVolumePhase | GiveBack | LookUpClaim | LookUpClass | LookUpVolume | WakeClaim
+Write: TypeAlias = Bind | SetClass | Ask | SetClaimPhase | SetVolumePhase | GiveBack | LookUpClaim | LookUpClass | LookUpVolume | WakeClaim
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Operation:
-    """A piece of work whose duration is measured. plugin: the provisioner's name; "" where the operation ends."""
+class Begin:
+    """A piece of work whose duration is measured begins. plugin: the provisioner's name."""
 
-    name: Literal["provision", "delete"]
-    plugin: str = ""
+    name: Operation
+    plugin: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Decision:
-    """actions: in order. again: after them there is more to decide at once. failed: the key comes again after its back-off.
+class End:
+    name: Operation
 
-    quiet: users got the event when the state began. patience_s: how long it has to last before they do. tells_claim: an event for the claim
-    that a volume is reserved for. begins, ends: an operation, once the actions are done.
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tell:
+    """The event of the reason. patience_s: how long it has to last before.
+
+    is_old: users got it when the state began, unless there was no room for it.
     """
 
-    because: Because
-    actions: tuple[Action, ...] = ()
-    again: bool = False
-    failed: bool = False
-    quiet: bool = False
+    event: EventText
     patience_s: float = 0.0
-    tells_claim: EventText | None = None
-    begins: Operation | None = None
-    ends: Operation | None = None
+    is_old: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TellClaim:
+    """An event for the claim that a volume is reserved for."""
+
+    event: EventText
+
+
+Report: TypeAlias = Begin | End | Tell | TellClaim
+"""What is counted and told once all is written."""
+
+Action: TypeAlias = Write | Report
+
+
+def writes_of(decision: Decision[Action]) -> tuple[Write, ...]:
+    return tuple(action for action in decision.actions if not isinstance(action, Report))

@@ -7,24 +7,24 @@ from __future__ import annotations
 
 import dataclasses
 
-from mooring.cluster.binder.reasons import EventText, Quiet
+from mooring.cluster.binder.reasons import EventText
 from mooring.control.reasons import reason
 
 # -- claims
 
 
 @reason('bound to PersistentVolume "{pv_name}"')
-class Bound(Quiet):
+class Bound:
     pv_name: str
 
 
 @reason('being bound to PersistentVolume "{pv_name}"')
-class Binding(Quiet):
+class Binding:
     pv_name: str
 
 
 @reason('nobody chose a StorageClass: it gets the default, "{class_name}"')
-class GetsDefaultClass(Quiet):
+class GetsDefaultClass:
     class_name: str
 
 
@@ -35,11 +35,10 @@ class WaitsForFirstConsumer:
     pods: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        assert self.event is not None
         return self.event.message
 
     @property
-    def event(self) -> EventText | None:
+    def event(self) -> EventText:
         if not self.pods:
             return EventText("Normal", "WaitForFirstConsumer", "waiting for first consumer to be created before binding")
         several = "s" if len(self.pods) > 1 else ""
@@ -54,7 +53,7 @@ class WaitsForProvisioner:
     asked: bool = True
 
     @property
-    def event(self) -> EventText | None:
+    def event(self) -> EventText:
         return EventText(
             "Normal",
             "ExternalProvisioning",
@@ -66,7 +65,7 @@ class WaitsForProvisioner:
 @reason("no PersistentVolume fits, and there is no StorageClass to make one")
 class NothingFits:
     @property
-    def event(self) -> EventText | None:
+    def event(self) -> EventText:
         return EventText("Normal", "FailedBinding", "no persistent volumes available for this claim and no storage class is set")
 
 
@@ -75,17 +74,17 @@ class ClassMissing:
     class_name: str
 
     @property
-    def event(self) -> EventText | None:
+    def event(self) -> EventText:
         return EventText("Warning", "ProvisioningFailed", f'storageclass.storage.k8s.io "{self.class_name}" not found')
 
 
 @reason('the StorageClass "{class_name}" is not in the cache: the API server is asked whether its claims wait for a pod')
-class LooksForClass(Quiet):
+class LooksForClass:
     class_name: str
 
 
 @reason('the PersistentVolume "{pv_name}" is not in the cache: the API server is asked before the claim counts as lost')
-class LooksForVolume(Quiet):
+class LooksForVolume:
     pv_name: str
 
 
@@ -96,7 +95,7 @@ class NoSuchPlugin:
     provisioner: str
 
     @property
-    def event(self) -> EventText | None:
+    def event(self) -> EventText:
         return EventText("Warning", "ProvisioningFailed", f"no volume plugin matched name: {self.provisioner}")
 
 
@@ -107,7 +106,7 @@ class VolumeMissing:
     pv_name: str
 
     @property
-    def event(self) -> EventText | None:
+    def event(self) -> EventText:
         return EventText("Normal", "FailedBinding", f'volume "{self.pv_name}" does not exist')
 
 
@@ -117,7 +116,7 @@ class VolumeUnsuited:
     why: str
 
     @property
-    def event(self) -> EventText | None:
+    def event(self) -> EventText:
         return EventText("Warning", "VolumeMismatch", f'Cannot bind to requested volume "{self.pv_name}": {self.why}')
 
 
@@ -126,8 +125,12 @@ class VolumeTaken:
     pv_name: str
 
     @property
-    def event(self) -> EventText | None:
+    def event(self) -> EventText:
         return EventText("Warning", "FailedBinding", f'volume "{self.pv_name}" already bound to a different claim.')
+
+    @property
+    def error(self) -> str:
+        return str(self)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -140,7 +143,7 @@ class ClaimLost:
         return f'its PersistentVolume "{self.pv_name}" is gone' if self.pv_name else "it was bound, and names no PersistentVolume any more"
 
     @property
-    def event(self) -> EventText | None:
+    def event(self) -> EventText:
         lost = "its PersistentVolume" if self.pv_name else "reference to PersistentVolume"
         return EventText("Warning", "ClaimLost", f"Bound claim has lost {lost}. Data on the volume is lost!")
 
@@ -150,7 +153,7 @@ class ClaimMisbound:
     pv_name: str
 
     @property
-    def event(self) -> EventText | None:
+    def event(self) -> EventText:
         return EventText("Warning", "ClaimMisbound", "Two claims are bound to the same volume, this one is bound incorrectly")
 
 
@@ -158,7 +161,7 @@ class ClaimMisbound:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Free(Quiet):
+class Free:
     """claim: for which it is reserved by name, "" for anybody."""
 
     claim: str = ""
@@ -168,12 +171,12 @@ class Free(Quiet):
 
 
 @reason('bound to the claim "{claim}"')
-class InUse(Quiet):
+class InUse:
     claim: str
 
 
 @reason('the claim "{claim}" is about to be bound to it')
-class ClaimsMove(Quiet):
+class ClaimsMove:
     """claim: will be bound to it in its own turn."""
 
     claim: str
@@ -185,7 +188,7 @@ class ModesDiffer:
     claim_name: str
 
     @property
-    def event(self) -> EventText | None:
+    def event(self) -> EventText:
         text = f'Cannot bind PersistentVolume to requested PersistentVolumeClaim "{self.claim_name}" due to incompatible volumeMode.'
         return EventText("Warning", "VolumeMismatch", text)
 
@@ -196,17 +199,17 @@ class ModesDiffer:
 
 
 @reason('a claim is being bound to PersistentVolume "{pv_name}": it is looked at afterwards')
-class Locked(Quiet):
+class Locked:
     pv_name: str
 
 
 @reason('the claim "{claim}" is not in the cache: the API server is asked before the volume is released')
-class LooksForClaim(Quiet):
+class LooksForClaim:
     claim: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Released(Quiet):
+class Released:
     claim: str
     policy: str
 
@@ -216,7 +219,7 @@ class Released(Quiet):
 
 
 @reason('the claim "{claim}" has found another volume: this one is free again')
-class GivenBack(Quiet):
+class GivenBack:
     claim: str
 
 
@@ -225,5 +228,5 @@ class UnknownPolicy:
     policy: str
 
     @property
-    def event(self) -> EventText | None:
+    def event(self) -> EventText:
         return EventText("Warning", "VolumeUnknownReclaimPolicy", "Volume has unrecognized PersistentVolumeReclaimPolicy")
