@@ -11,8 +11,9 @@ from mooring.api.meta import Key
 from mooring.cluster.binder.scheduling import reasons as why
 from mooring.cluster.binder.scheduling import wake_topics
 from mooring.cluster.binder.scheduling.assumed_bindings import AssumedBinding, AssumedBindings
-from mooring.cluster.binder.scheduling.decide import Decision, decide_pod
+from mooring.cluster.binder.scheduling.decide import Action, BindPod, DropPlan, WritePlan, decide_pod
 from mooring.cluster.binder.scheduling.reasons import BindingFailed, Rejected, WaitsForVolumes
+from mooring.control.decision import Decision
 from tests.support.builders import (
     BOUND_CLAIM,
     NS,
@@ -39,18 +40,27 @@ GOES = [a_pod("pod", "claim")]
 LATER = a_class(wffc=True)
 
 
-def decided(*bodies: Json, plans: AssumedBindings | None = None, now: float = 0.0, key: Key = POD) -> Decision:
+def decided(*bodies: Json, plans: AssumedBindings | None = None, now: float = 0.0, key: Key = POD) -> Decision[Action]:
     return decide_pod(Stores(*bodies).scheduler(plans), key, now, scheduler_name="default-scheduler", bind_timeout_s=600)
 
 
-def node_of(decision: Decision) -> str:
-    assert decision.plan is not None, str(decision.because)
-    return decision.plan.node_name
+def node_of(decision: Decision[Action]) -> str:
+    plan = plan_of(decision)
+    assert plan is not None, str(decision.because)
+    return plan.node_name
 
 
-def rejection(decision: Decision) -> str:
+def plan_of(decision: Decision[Action]) -> AssumedBinding | None:
+    return next((action.plan for action in decision.actions if isinstance(action, WritePlan)), None)
+
+
+def is_over(decision: Decision[Action]) -> bool:
+    return DropPlan() in decision.actions
+
+
+def rejection(decision: Decision[Action]) -> str:
     assert isinstance(decision.because, Rejected), str(decision.because)
-    assert decision.waits, "nobody would ever look again"
+    assert decision.waits_for, "nobody would ever look again"
     return str(decision.because)
 
 
@@ -140,7 +150,7 @@ def test_pods_spread_over_nodes() -> None:
 
 def test_whose_pod_it_is_not() -> None:
     for pod in (a_pod("pod", schedulerName="other"), a_pod("pod", node="n1"), a_pod("pod", schedulingGates=[{"name": "g"}])):
-        assert decided(pod, a_ready_node()).over
+        assert is_over(decided(pod, a_ready_node()))
 
 
 # -- volumes
@@ -148,7 +158,7 @@ def test_whose_pod_it_is_not() -> None:
 
 def test_B42_static_volume_of_a_zone() -> None:
     bodies = [*GOES, *ABC, a_claim(), a_class(wffc=True, provisioner=NO_PROVISIONER), a_volume(affinity={"zone": "b"})]
-    plan = decided(*bodies).plan
+    plan = plan_of(decided(*bodies))
     assert plan is not None
     assert ("nb", (("pv", CLAIM),), ()) == (plan.node_name, plan.static, plan.provision)
 
@@ -173,13 +183,13 @@ def test_labels_of_old_volumes_say_their_zone() -> None:
 def test_two_claims_of_a_pod_do_not_get_the_same_volume() -> None:
     bodies = [a_pod("pod", "claim", "second"), a_ready_node(), a_claim(), a_claim("second"), a_class(wffc=True, provisioner=NO_PROVISIONER)]
     assert why.CONFLICT in rejection(decided(*bodies, a_volume()))
-    plan = decided(*bodies, a_volume(), a_volume("pv2")).plan
+    plan = plan_of(decided(*bodies, a_volume(), a_volume("pv2")))
     assert plan is not None
     assert {"pv", "pv2"} == {name for name, _ in plan.static}
 
 
 def test_B43_dynamic() -> None:
-    plan = decided(*GOES, a_ready_node(), a_claim(), LATER).plan
+    plan = plan_of(decided(*GOES, a_ready_node(), a_claim(), LATER))
     assert plan is not None
     assert ((), (CLAIM,)) == (plan.static, plan.provision)
 
@@ -212,7 +222,7 @@ def test_B51_static_class_without_volumes() -> None:
 HOSTS = [a_ready_node(name, host=name) for name in ("n1", "n2", "n3")]
 
 
-def capacities(*rows: Json, size: str = "10Gi", driver: Json | None = None, claims: tuple[Json, ...] = ()) -> Decision:
+def capacities(*rows: Json, size: str = "10Gi", driver: Json | None = None, claims: tuple[Json, ...] = ()) -> Decision[Action]:
     bodies = [*GOES, *HOSTS, LATER, a_claim(size=size), *claims]
     return decided(*bodies, *([a_csi_driver()] if driver is None else [driver] if driver else []), *rows)
 
@@ -370,7 +380,7 @@ def test_a_disk_that_another_pod_of_the_node_names_is_shared_by_readers_alone(th
         assert "n1" == node_of(decision)
     else:
         assert f"0/1 nodes are available: 1 {why.DISK}." == rejection(decision)
-        assert wake_topics.LIMITS in decision.waits
+        assert wake_topics.LIMITS in decision.waits_for
         assert "n2" == node_of(decided(a_pod("pod", volumes=[wanted]), *bodies, a_ready_node("n2")))
 
 
@@ -396,7 +406,7 @@ def test_B56_a_claim_for_one_pod_alone() -> None:
 SELECTED = {SELECTED_NODE: "n1"}
 
 
-def going_on(*bodies: Json, static: bool = False, now: float = 0.0, written: bool = True) -> Decision:
+def going_on(*bodies: Json, static: bool = False, now: float = 0.0, written: bool = True) -> Decision[Action]:
     plans = AssumedBindings()
     volumes = {"static": (("pv", CLAIM),)} if static else {"provision": (CLAIM,)}
     plans.add(AssumedBinding(POD, "uid-pod", "n1", deadline=600.0, written=written, **volumes))
@@ -406,11 +416,11 @@ def going_on(*bodies: Json, static: bool = False, now: float = 0.0, written: boo
 def test_B43_waits_for_the_volume_then_binds() -> None:
     waits = going_on(a_ready_node(), a_claim(selected="n1"))
     assert isinstance(waits.because, WaitsForVolumes)
-    assert (("claim",), 600.0, False) == (waits.because.claims, waits.wake_at, waits.bind)
-    assert {"claim/default/claim", "node/n1"} <= waits.waits
+    assert (("claim",), 600.0, ()) == (waits.because.claims, waits.after_s, waits.actions)
+    assert {"claim/default/claim", "node/n1"} <= waits.waits_for
     claim = a_bound_claim(annotations={**BOUND_CLAIM, **SELECTED})
-    assert going_on(a_ready_node(), claim, a_volume(claim=claim, phase="Bound")).bind
-    assert not going_on(a_ready_node(), claim, a_volume(claim=claim, phase="Bound"), written=False).bind
+    assert (BindPod(),) == going_on(a_ready_node(), claim, a_volume(claim=claim, phase="Bound")).actions
+    assert () == going_on(a_ready_node(), claim, a_volume(claim=claim, phase="Bound"), written=False).actions
 
 
 FAILED: dict[str, tuple[list[Json], bool, str]] = {
@@ -449,28 +459,28 @@ FAILED: dict[str, tuple[list[Json], bool, str]] = {
 def test_a_plan_that_fails(bodies: list[Json], static: bool, text: str) -> None:
     decision = going_on(*bodies, static=static)
     assert isinstance(decision.because, BindingFailed)
-    assert (f'running PreBind plugin "VolumeBinding": binding volumes: {text}', True) == (str(decision.because), decision.over)
+    assert (f'running PreBind plugin "VolumeBinding": binding volumes: {text}', True) == (str(decision.because), is_over(decision))
 
 
 def test_B57_waiting_has_an_end() -> None:
     decision = going_on(a_ready_node(), a_claim(selected="n1"), now=600.0)
     assert isinstance(decision.because, BindingFailed)
     assert 'running PreBind plugin "VolumeBinding": binding volumes: context deadline exceeded' == str(decision.because)
-    assert decision.over
+    assert is_over(decision)
 
 
 def test_a_plan_ends_with_its_pod() -> None:
     plans = AssumedBindings()
     plans.add(AssumedBinding(POD, "uid-another", "n1", provision=(CLAIM,)))
-    assert decided(*GOES, a_ready_node(), plans=plans).over
-    assert decided(plans=plans).over
+    assert is_over(decided(*GOES, a_ready_node(), plans=plans))
+    assert is_over(decided(plans=plans))
 
 
 def test_two_pods_of_one_claim_plan_the_same() -> None:
     plans = AssumedBindings()
     plans.add(AssumedBinding(Key(NS, "first"), "u", "n1", static=(("pv", CLAIM),)))
     bodies = [*GOES, a_ready_node(), a_claim(), a_claim("other"), a_class(wffc=True, provisioner=NO_PROVISIONER), a_volume()]
-    plan = decided(*bodies, plans=plans).plan
+    plan = plan_of(decided(*bodies, plans=plans))
     assert plan is not None
     assert (("pv", CLAIM),) == plan.static
     assert why.CONFLICT in rejection(decided(*bodies, a_pod("third", "other"), plans=plans, key=Key(NS, "third")))

@@ -12,9 +12,7 @@ from typing import Any, TypeVar
 
 from mooring.api.meta import Key, Object, key_of
 from mooring.cluster.binder.edits import Edit
-from mooring.control.decision import Failed
 from mooring.control.object_writer import ObjectWriter
-from mooring.control.result import Retry
 from mooring.kube.errors import NotFound
 
 T = TypeVar("T", bound=Object)
@@ -26,14 +24,11 @@ class Whole(ObjectWriter[T]):
     async def put(self, obj: T, edit: Edit, subresource: str = "") -> T:
         """Writes the object with one change. obj: as it was at the decision. Gives the object after the write, for the next one.
 
-        Raises Stale; Retry after an error of the API server, which is its cause.
+        Raises Failed, Stale.
         """
-        try:
-            body = copy.deepcopy(await self._body(obj, strictly=True))
-            edit(body)
-            return await self._write(obj, self._replace(key_of(obj), body, subresource), "")
-        except Failed as failure:
-            raise Retry(str(failure)) from failure.__cause__
+        body = copy.deepcopy(await self._body(obj, strictly=True))
+        edit(body)
+        return await self._write(obj, self._replace(key_of(obj), body, subresource), "")
 
     async def refresh(self, key: Key) -> T | None:
         """Reads the object from the API server, also into the cache. None when it is gone. Raises ApiError."""

@@ -76,7 +76,7 @@ class ClaimProtection:
         return decide_claim(claim, self._pods.by(BY_CLAIM, str(key)), is_fresh=is_fresh)
 
     async def _perform(self, key: Key, decision: Decision[ClaimAction]) -> Result | None:
-        """Raises ApiError, Retry, Stale."""
+        """Raises ApiError, Failed, Stale."""
         claim, after_s = self._claims.get(key), decision.after_s
         if claim is None:
             return None
@@ -115,7 +115,7 @@ class VolumeProtection:
         return Decision(Gone(name)) if pv is None else decide_volume(pv)
 
     async def _perform(self, name: str, decision: Decision[Finalizing]) -> None:
-        """Raises Retry, Stale."""
+        """Raises Failed, Stale."""
         pv = self._volumes.get(name)
         if pv is not None:
             for action in decision.actions:
@@ -157,7 +157,7 @@ class AttributesClassProtection:
         return decide_attributes_class(one, holders)
 
     async def _perform(self, name: str, decision: Decision[Finalizing]) -> None:
-        """Raises Retry, Stale."""
+        """Raises Failed, Stale."""
         one = self._classes.store.get(Key("", name))
         if one is not None:
             for action in decision.actions:

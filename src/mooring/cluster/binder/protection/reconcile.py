@@ -59,7 +59,7 @@ class LivePods:
 
 
 async def set_finalizer(writes: Whole[T], obj: T, action: Finalizing) -> None:
-    """Raises Retry, Stale."""
+    """Raises Failed, Stale."""
     match action:
         case AddFinalizer(name):
             await writes.put(obj, edits.add_finalizer(name))

@@ -19,14 +19,15 @@ from mooring.cluster.binder.options import BinderOptions
 from mooring.cluster.binder.scheduling import event_handlers as handlers
 from mooring.cluster.binder.scheduling import wake_topics
 from mooring.cluster.binder.scheduling.assumed_bindings import AssumedBindings
-from mooring.cluster.binder.scheduling.decide import decide_pod
+from mooring.cluster.binder.scheduling.decide import Action, BindPod, DropPlan, Refuse, WritePlan, decide_pod
 from mooring.cluster.binder.scheduling.reconcile import Reconciler
 from mooring.cluster.binder.scheduling.stale_node_selection import StaleNodeSelection
 from mooring.cluster.binder.scheduling.view import ATTACHMENT_INDEXES, CAPACITY_INDEXES, NODE, View
 from mooring.cluster.binder.view import LABELLED
 from mooring.control.controller import Controller
+from mooring.control.decision import Deciding, Decision
 from mooring.control.events import EventRecorder
-from mooring.control.result import Result, Retry
+from mooring.control.result import Result
 from mooring.control.runtime import Runtime
 from mooring.control.slim import Part, always
 
@@ -43,7 +44,7 @@ class Scheduler:
         self._clock, self._options = runtime.clock, options
         self._plans = AssumedBindings()
         self._pods: Controller[Key] = Controller(
-            runtime, "scheduler", self._reconcile, workers=options.workers, backoff=BACK_OFF, label="Pod", log=log
+            runtime, "scheduler", Deciding(self._decide, self._perform), workers=options.workers, backoff=BACK_OFF, label="Pod", log=log
         )
         labelled: Callable[[Any], Part] = always(LABELLED)
         nodes = caches.shared.of(NODES, keeps=always(NODE))
@@ -80,29 +81,26 @@ class Scheduler:
 
     # -- one pod
 
-    async def _reconcile(self, key: Key) -> Result:
-        options, now = self._options, self._clock.now()
-        decision = decide_pod(self.view, key, now, scheduler_name=options.scheduler_name, bind_timeout_s=options.bind_timeout_s)
-        self._pods.explain(key, decision.because)
-        pod = self.view.pods.get(key)
-        if decision.over:
-            self._drop(key)
-        if decision.again:
-            return Result(decision.because, again=True)
-        if decision.plan is not None:
-            self._plans.add(decision.plan)  # no await since it was decided
-            await self._reconciler.write(decision.plan)
-            return Result(decision.because, again=True)
-        if pod is None:
-            return Result(decision.because)
-        if decision.bind:
-            return await self._reconciler.bind(pod, decision.because)
-        after_s = None if decision.wake_at is None else decision.wake_at - now
-        if decision.refusal is not None:
-            after_s = await self._reconciler.refuse(pod, decision.refusal, failed=decision.failed)
-        if decision.failed:
-            raise Retry(str(decision.because))
-        return Result(decision.because, waits_for=decision.waits, after_s=after_s, keeps_backoff=True)
+    def _decide(self, key: Key) -> Decision[Action]:
+        options = self._options
+        return decide_pod(self.view, key, self._clock.now(), scheduler_name=options.scheduler_name, bind_timeout_s=options.bind_timeout_s)
+
+    async def _perform(self, key: Key, decision: Decision[Action]) -> Result:
+        """A pod without a node keeps its back-off. Raises ApiError, Failed, Stale."""
+        pod, after_s = self.view.pods.get(key), decision.after_s
+        for action in decision.actions:
+            match action:
+                case DropPlan():
+                    self._drop(key)
+                case WritePlan(plan):
+                    self._plans.add(plan)  # no await since it was decided
+                    await self._reconciler.write(plan)
+                case BindPod() if pod is not None:
+                    await self._reconciler.bind(pod)
+                    return Result(decision.because, done="bound")
+                case Refuse() if pod is not None:
+                    after_s = await self._reconciler.refuse(pod, action)
+        return Result(decision.because, "", decision.again, decision.waits_for, after_s, keeps_backoff=pod is not None)
 
     def _drop(self, key: Key) -> None:
         """Others may have waited for the volumes and claims of the plan, unless the pod has them now."""

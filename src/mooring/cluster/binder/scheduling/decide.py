@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator
+from typing import TypeAlias
 
 from mooring.api.binding import claims_of, is_finished, is_fully_bound
 from mooring.api.classes import class_of
@@ -24,46 +25,56 @@ from mooring.cluster.binder.scheduling.node_filters import exceeds_limits, why_n
 from mooring.cluster.binder.scheduling.prebind import PlanFailed, missing_claims
 from mooring.cluster.binder.scheduling.view import View
 from mooring.cluster.binder.scheduling.volume_filters import VolumeFilters, VolumeVerdict
-from mooring.control.result import Because
+from mooring.control.decision import Decision
+from mooring.control.topics import Topic
 
 TIMED_OUT = "context deadline exceeded"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Decision:
-    """plan: a new one, to be written. bind: the plan's node is the pod's. over: a plan that there may be is to be dropped.
-
-    again: then there is more to decide at once. waits: for these topics. wake_at: decided again at that time, whatever happens.
-    refusal: for the pod's event and condition. failed: the pod comes again after its back-off.
-    """
-
-    because: Because
-    refusal: why.Refusal | None = None
-    failed: bool = False
-    plan: AssumedBinding | None = None
-    bind: bool = False
-    over: bool = False
-    again: bool = False
-    waits: frozenset[str] = frozenset()
-    wake_at: Instant | None = None
+class DropPlan:
+    """The plan that the pod may have is over."""
 
 
-def decide_pod(view: View, key: Key, now: Instant, *, scheduler_name: str, bind_timeout_s: float) -> Decision:
+@dataclasses.dataclass(frozen=True, slots=True)
+class WritePlan:
+    """Others count on the plan from now on; its choice of volumes is written."""
+
+    plan: AssumedBinding
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BindPod:
+    """The plan's node is the pod's."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Refuse:
+    """For the pod's event and condition. had_plan: a node was chosen before."""
+
+    refusal: why.Refusal
+    had_plan: bool = False
+
+
+Action: TypeAlias = DropPlan | WritePlan | BindPod | Refuse
+
+
+def decide_pod(view: View, key: Key, now: Instant, *, scheduler_name: str, bind_timeout_s: float) -> Decision[Action]:
     """The next step for one Pod."""
     pod = view.pods.get(key)
     if pod is None or pod.spec.node_name or is_deleting(pod) or is_finished(pod):
-        return Decision(why.NothingToDo("it is gone, going, or has its node"), over=True)
+        return Decision(why.NothingToDo("it is gone, going, or has its node"), (DropPlan(),))
     if (pod.spec.scheduler_name or scheduler_name) != scheduler_name:
-        return Decision(why.NothingToDo(f'it belongs to the scheduler "{pod.spec.scheduler_name}"'), over=True)
+        return Decision(why.NothingToDo(f'it belongs to the scheduler "{pod.spec.scheduler_name}"'), (DropPlan(),))
     if pod.spec.scheduling_gates:
-        return Decision(why.NothingToDo("it has scheduling gates"), over=True)
+        return Decision(why.NothingToDo("it has scheduling gates"), (DropPlan(),))
     plan = view.plans.get(key)
     if plan is not None and plan.uid != pod.metadata.uid:
-        return Decision(why.NothingToDo("its name was another pod's"), over=True, again=True)
+        return Decision(why.NothingToDo("its name was another pod's"), (DropPlan(),), again=True)
     return _place(view, pod, now + bind_timeout_s) if plan is None else _continue(view, plan, now)
 
 
-def _continue(view: View, plan: AssumedBinding, now: Instant) -> Decision:
+def _continue(view: View, plan: AssumedBinding, now: Instant) -> Decision[Action]:
     if plan.bound or not plan.written:
         return Decision(why.GoesTo(plan.node_name))
     try:
@@ -71,7 +82,7 @@ def _continue(view: View, plan: AssumedBinding, now: Instant) -> Decision:
     except PlanFailed as failure:
         return _failed(f"binding volumes: {failure}")
     if not missing:
-        return Decision(why.GoesTo(plan.node_name), bind=True)
+        return Decision(why.GoesTo(plan.node_name), (BindPod(),))
     if now >= plan.deadline:
         return _failed(f"binding volumes: {TIMED_OUT}")
     waits = {wake_topics.node(plan.node_name), *(wake_topics.volume(name) for name, _ in plan.static)}
@@ -80,19 +91,19 @@ def _continue(view: View, plan: AssumedBinding, now: Instant) -> Decision:
         waits.add(wake_topics.claim(claim_key))
         if claim is not None and claim.spec.volume_name:
             waits.add(wake_topics.volume(claim.spec.volume_name))
-    return Decision(why.WaitsForVolumes(plan.node_name, missing), waits=frozenset(waits), wake_at=plan.deadline)
+    return Decision(why.WaitsForVolumes(plan.node_name, missing), waits_for=frozenset(waits), after_s=plan.deadline - now)
 
 
-def _failed(text: str) -> Decision:
+def _failed(text: str) -> Decision[Action]:
     failure = why.BindingFailed(text)
-    return Decision(failure, failure, failed=True, over=True)
+    return Decision(failure, (DropPlan(), Refuse(failure, had_plan=True)), failure)
 
 
-def _rejected(rejected: why.Rejected, waits: frozenset[str]) -> Decision:
-    return Decision(rejected, rejected, waits=waits)
+def _rejected(rejected: why.Rejected, waits_for: frozenset[Topic]) -> Decision[Action]:
+    return Decision(rejected, (Refuse(rejected),), waits_for=waits_for)
 
 
-def _place(view: View, pod: Pod, deadline: Instant) -> Decision:
+def _place(view: View, pod: Pod, deadline: Instant) -> Decision[Action]:
     key = Key(pod.metadata.namespace, pod.metadata.name)
     nodes = view.nodes.values()
     claims = check_claims(view, pod)
@@ -104,7 +115,7 @@ def _place(view: View, pod: Pod, deadline: Instant) -> Decision:
         return _rejected(why.Rejected(len(nodes), reasons=tuple(reasons)), _healed_by(view, pod, claims, reasons))
     node, fit = min(fits, key=lambda one: (view.pod_count(one[0].metadata.name), one[0].metadata.name))
     plan = AssumedBinding(key, pod.metadata.uid, node.metadata.name, fit.static, fit.provision, claims_of(pod), deadline)
-    return Decision(why.GoesTo(node.metadata.name), plan=plan)
+    return Decision(why.GoesTo(node.metadata.name), (WritePlan(plan),), again=True)
 
 
 def _waits_for_claims(view: View, pod: Pod) -> Iterator[str]:

@@ -81,6 +81,10 @@ class BindingFailed:
     def event(self) -> EventText:
         return EventText("Warning", "FailedScheduling", str(self))
 
+    @property
+    def error(self) -> str:
+        return str(self)
+
 
 @reason('it goes to node "{node_name}"')
 class GoesTo:

@@ -1,6 +1,9 @@
 """Carries out the scheduler's decisions: writes a choice of volumes, binds the pod, and tells users why there is no node.
 
 A choice is written on exactly the states that it was made from.
+
+Differs from other rooms: a Conflict about a Binding is judged here, since no object is written that ObjectWriter could look at again. The
+pod has its node from another scheduler, and the watch will show it.
 """
 
 from __future__ import annotations
@@ -20,11 +23,12 @@ from mooring.cluster.binder.announcer import CROWDED_S, Announcer
 from mooring.cluster.binder.caches import BindingCaches
 from mooring.cluster.binder.scheduling import reasons as why
 from mooring.cluster.binder.scheduling.assumed_bindings import AssumedBinding
+from mooring.cluster.binder.scheduling.decide import Refuse
 from mooring.cluster.binder.scheduling.view import View
 from mooring.control.decision import Failed
 from mooring.control.events import EventRecorder
 from mooring.control.object_writer import ObjectWriter
-from mooring.control.result import Because, Result, Retry, Stale, Vanished
+from mooring.control.result import Stale, Vanished
 from mooring.control.runtime import Runtime
 from mooring.kube.errors import ApiError, Conflict, NotFound, ServerError, Unreachable
 from mooring.kube.patch import strategic_patch
@@ -74,7 +78,7 @@ class Reconciler:
     async def write(self, plan: AssumedBinding) -> None:
         """Writes the choice, on exactly the states that it was made from; nothing is undone when a later write fails.
 
-        Raises Retry, Stale.
+        Raises Failed, Stale.
         """
         view = self._view
         static = [(view.volumes.get(pv_name), view.claims.get(key)) for pv_name, key in plan.static]
@@ -90,7 +94,7 @@ class Reconciler:
         except Stale:
             self._drop(plan.pod)
             raise
-        except Retry as failure:
+        except Failed as failure:
             self._drop(plan.pod)
             self._attempted("error")
             self._metrics.failed("bind")
@@ -110,8 +114,8 @@ class Reconciler:
         if annotation(claim, SELECTED_NODE) != node_name:
             await self._claims.put(claim, edits.select_node(node_name))
 
-    async def bind(self, pod: Pod, because: Because) -> Result:
-        """Raises ApiError, Retry."""
+    async def bind(self, pod: Pod) -> None:
+        """Raises ApiError, Failed."""
         key = key_of(pod)
         plan = self._view.plans.get(key)
         assert plan is not None, "decided a moment ago"
@@ -126,7 +130,7 @@ class Reconciler:
         except (Conflict, NotFound) as error:  # another scheduler was quicker: the watch will show it
             self._drop(key)
             self._attempted("error")
-            raise Retry(f"the pod could not be bound: {error}") from error
+            raise Failed(f"the pod could not be bound: {error}") from error
         except ApiError as error:
             self._drop(key)
             self._attempted("error")
@@ -137,13 +141,12 @@ class Reconciler:
         self._attempted("scheduled")
         self._announcer.forget(pod.metadata.uid)
         self._events.event(reference_to(pod, "Pod"), "Normal", "Scheduled", f"Successfully assigned {key} to {plan.node_name}")
-        return Result(because, done="bound")
 
-    async def refuse(self, pod: Pod, because: why.Refusal, *, failed: bool) -> float | None:
-        """The pod gets no node now. failed: it had a plan. Gives the seconds until its event is to be sent again."""
-        self._attempted("error" if failed else "unschedulable")
-        after_s = await self._tell_users(pod, because)
-        if failed:
+    async def refuse(self, pod: Pod, action: Refuse) -> float | None:
+        """The pod gets no node now. Gives the seconds until its event is to be sent again. Raises Failed, Stale."""
+        self._attempted("error" if action.had_plan else "unschedulable")
+        after_s = await self._tell_users(pod, action.refusal)
+        if action.had_plan:
             self._metrics.failed("bind")
         return after_s
 
@@ -165,6 +168,4 @@ class Reconciler:
             await self._pods.patch(pod, patch, "status")
         except Vanished:
             pass  # the watch will show it
-        except Failed as failure:
-            raise Retry(str(failure)) from failure.__cause__
         return after_s

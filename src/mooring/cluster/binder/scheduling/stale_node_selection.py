@@ -7,6 +7,7 @@ somebody else's: so deleted nodes are remembered.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Final
 
@@ -21,7 +22,7 @@ from mooring.cluster.binder.scheduling.view import View
 from mooring.cluster.binder.view import BY_SELECTED
 from mooring.cluster.binder.writes import Whole
 from mooring.control.controller import Controller
-from mooring.control.result import Result
+from mooring.control.decision import Deciding, Decision
 from mooring.control.runtime import Runtime
 from mooring.kube.cache.informer import Change
 
@@ -31,6 +32,11 @@ DELETED_MAX: Final = 10_000
 """Names of deleted nodes that are remembered."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unselect:
+    claim: PersistentVolumeClaim
+
+
 class StaleNodeSelection:
     """Claims whose node has vanished."""
 
@@ -38,7 +44,7 @@ class StaleNodeSelection:
         self._view, self._writes = view, writes
         self._deleted: dict[str, None] = {}  # nodes, in order
         self.controller: Controller[tuple[Key, str]] = Controller(
-            runtime, "unpin", self._reconcile, workers=1, label="PersistentVolumeClaim", log=log
+            runtime, "unpin", Deciding(self._decide, self._perform), workers=1, label="PersistentVolumeClaim", log=log
         )
 
     def node_changed(self, change: Change[Node]) -> Iterator[tuple[Key, str]]:
@@ -56,11 +62,16 @@ class StaleNodeSelection:
         if selected in self._deleted:
             yield change.key, selected
 
-    async def _reconcile(self, key: tuple[Key, str]) -> Result:
+    def _decide(self, key: tuple[Key, str]) -> Decision[Unselect]:
         claim, node_name = self._view.claims.get(key[0]), key[1]
         if claim is None or annotation(claim, SELECTED_NODE) != node_name or claim.spec.volume_name:
-            return Result(NothingToDo("it does not wait for a volume on this node any more"))
+            return Decision(NothingToDo("it does not wait for a volume on this node any more"))
         if self._view.node(node_name) is not None or reserved_for(self._view.volumes, claim) is not None:
-            return Result(NothingToDo("its node is there, or a volume is reserved for it"))
-        await self._writes.put(claim, edits.unselect_node)
-        return Result(NothingToDo(f'the chosen node "{node_name}" is gone'), done="another node may be chosen for the claim")
+            return Decision(NothingToDo("its node is there, or a volume is reserved for it"))
+        gone = NothingToDo(f'the chosen node "{node_name}" is gone')
+        return Decision(gone, (Unselect(claim),), done="another node may be chosen for the claim")
+
+    async def _perform(self, key: tuple[Key, str], decision: Decision[Unselect]) -> None:
+        """Raises Failed, Stale."""
+        for action in decision.actions:
+            await self._writes.put(action.claim, edits.unselect_node)

@@ -108,7 +108,7 @@ class VolumeBinding:
         return decide_claim(self.view, key, self._absent.pop(key, NOTHING_ABSENT))
 
     async def _perform_claim(self, key: Key, decision: Decision[Action]) -> Result | None:
-        """One step. Raises ApiError, Retry, Stale."""
+        """One step. Raises ApiError, Failed, Stale."""
         claim, writes = self.view.claims.get(key), writes_of(decision)  # no await between the decision and the lock
         with self._offers.reconciling(key) as turn:
             if claim is None:
@@ -160,7 +160,7 @@ class VolumeBinding:
         return decide_volume(self.view, name, gone_uid)
 
     async def _perform_volume(self, name: str, decision: Decision[Action]) -> Result | None:
-        """One step. Raises ApiError, Retry, Stale."""
+        """One step. Raises ApiError, Failed, Stale."""
         pv, writes = self.view.volumes.get(name), writes_of(decision)  # no await between the decision and the lock
         if pv is None or decision.waits_for:
             return None

@@ -14,11 +14,12 @@ from mooring.cluster.binder.reasons import EventText
 from mooring.cluster.binder.view import View
 from mooring.cluster.binder.volumes import decision as d
 from mooring.cluster.binder.volumes.decision import Step
-from mooring.control.result import Retry, Stale
+from mooring.control.decision import Failed
+from mooring.control.result import Stale
 
 
 class Reconciler:
-    """wake_claim: puts a claim into its queue. announcer: of users. All methods raise ApiError, Retry, Stale."""
+    """wake_claim: puts a claim into its queue. announcer: of users. All methods raise ApiError, Failed, Stale."""
 
     def __init__(
         self, view: View, caches: BindingCaches, announcer: Announcer, metrics: BindingMetrics, wake_claim: Callable[[Key], None]
@@ -50,7 +51,7 @@ class Reconciler:
     async def _set_class(self, claim: PersistentVolumeClaim, class_name: str) -> None:
         try:
             await self._claims.put(claim, edits.set_class(class_name))
-        except Retry:
+        except Failed:
             self._metrics.retroactive.inc()
             self._metrics.retroactive_errors.inc()
             raise
@@ -59,7 +60,7 @@ class Reconciler:
     async def _ask(self, claim: PersistentVolumeClaim, provisioner: str) -> None:
         try:
             await self._claims.put(claim, edits.ask(provisioner))
-        except Retry as failure:
+        except Failed as failure:
             self._metrics.failed(provisioner, "provision")
             event = EventText("Warning", "ProvisioningFailed", f"Error saving claim: {failure.__cause__}")
             self._announcer.tell(reference_to(claim, "PersistentVolumeClaim"), event)
