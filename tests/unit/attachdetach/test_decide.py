@@ -12,11 +12,23 @@ from mooring.api.core import AttachedVolume, ObjectReference
 from mooring.api.storage import VolumeAttachment
 from mooring.cluster.attachdetach.decide import CHECK_FRESH_S, decide_volume
 from mooring.cluster.attachdetach.decide_report import is_current, report_of
-from mooring.cluster.attachdetach.decision import CheckNode, Create, Decision, Delete, LookUpAttachment, LookUpClass, Tell
+from mooring.cluster.attachdetach.decision import (
+    CheckNode,
+    Create,
+    Delete,
+    LookUpAttachment,
+    LookUpClass,
+    MarkReports,
+    Step,
+    TakeSteps,
+    Tell,
+    VolumeAction,
+)
 from mooring.cluster.attachdetach.facts import NodeFacts, Place, Volume, Wish
 from mooring.cluster.attachdetach.memory import Deletion, NodeRecord, Record, Told
 from mooring.cluster.attachdetach.options import NEVER, AttachDetachOptions
 from mooring.cluster.attachdetach.release import Rules, is_to_be_reported
+from mooring.control.decision import Decision
 from tests.support.builders import a_node, a_va, typed
 
 NOW = 1000.0
@@ -43,13 +55,20 @@ def place(node: NodeFacts | str = "n1", **facts: Any) -> Place:
     return Place(NodeFacts(node) if isinstance(node, str) else node, **{"node_record": FRESH, **facts})
 
 
-def decided(*places: Place, options: AttachDetachOptions | None = None, classes: dict[str, Any] | None = None, **volume: Any) -> Decision:
+def decided(
+    *places: Place, options: AttachDetachOptions | None = None, classes: dict[str, Any] | None = None, **volume: Any
+) -> Decision[VolumeAction]:
     found = Volume(UNIQUE, "csi.test", "h", places={one.node.name: one for one in places}, **volume)
     return decide_volume(found, Rules(options or AttachDetachOptions(), classes or {}), NOW)
 
 
-def actions(decision: Decision, node: str = "n1") -> list[type]:
-    return [type(action) for step in decision.steps for action in step.actions if step.node == node]
+def steps_of(decision: Decision[VolumeAction]) -> tuple[Step, ...]:
+    (taken,) = [action for action in decision.actions if isinstance(action, TakeSteps)]
+    return taken.steps
+
+
+def actions(decision: Decision[VolumeAction], node: str = "n1") -> list[type]:
+    return [type(action) for step in steps_of(decision) for action in step.actions if step.node == node]
 
 
 FAILED = attachment(attachError={"message": "boom", "time": "t"})
@@ -114,8 +133,8 @@ def test_the_step_of_one_node(here: Place, expected: list[type]) -> None:
 def test_a_forced_delete_says_why() -> None:
     for node, why in ((DEAD, "timeout"), (TAINTED, "out-of-service")):
         decision = decided(place(node, attachment=ATTACHED, mounted=True, record=UNWANTED))
-        assert (Delete("n1", "va", "uid", why),) == decision.steps[0].actions
-    (delete,) = decided(place(DEAD, attachment=ATTACHED, record=UNWANTED)).steps[0].actions
+        assert (Delete("n1", "va", "uid", why),) == steps_of(decision)[0].actions
+    (delete,) = steps_of(decided(place(DEAD, attachment=ATTACHED, record=UNWANTED)))[0].actions
     assert "" == delete.forced, "what is not mounted is not forced, however long it was unwanted"  # type: ignore[union-attr]
 
 
@@ -142,7 +161,7 @@ def test_a_volume_for_one_node_waits_for_any_other_that_has_it_or_may_have_it(ho
 @pytest.mark.parametrize("here", [place(), place(doubts=(wish().ref,))], ids=["unwanted", "may-be-wanted"])
 def test_a_post_that_may_come_is_asked_for_when_it_can_not_come_any_more(here: Place) -> None:
     here.record.open_posts, here.record.open_until = 1, NOW + 7
-    assert [7.0] == [step.wake_s for step in decided(here).steps]
+    assert [7.0] == [step.wake_s for step in steps_of(decided(here))]
 
 
 def test_of_two_nodes_the_one_of_the_older_pod_gets_the_volume() -> None:
@@ -163,7 +182,7 @@ WAITS: dict[str, tuple[dict[str, Any], float | None]] = {
 
 @pytest.mark.parametrize(("more", "wake_s"), WAITS.values(), ids=WAITS)
 def test_the_time_until_a_detach_is_forced(more: dict[str, Any], wake_s: float | None) -> None:
-    (step,) = decided(place(DEAD, attachment=ATTACHED, mounted=True, record=YOUNG), **more).steps
+    (step,) = steps_of(decided(place(DEAD, attachment=ATTACHED, mounted=True, record=YOUNG), **more))
     assert ((), wake_s) == (step.actions, step.wake_s)
 
 
@@ -178,7 +197,7 @@ def test_the_class_is_asked_before_a_node_that_is_not_ready_loses_a_volume(read_
 
 def test_a_class_that_could_not_be_read_is_asked_again_after_a_back_off() -> None:
     record = dataclasses.replace(UNWANTED, not_before=NOW + 7)
-    (step,) = decided(place(DEAD, attachment=ATTACHED, mounted=True, record=record), class_names=("sc",)).steps
+    (step,) = steps_of(decided(place(DEAD, attachment=ATTACHED, mounted=True, record=record), class_names=("sc",)))
     assert ((), 7.0) == (step.actions, step.wake_s)
 
 
@@ -201,7 +220,8 @@ REPORTS = {
 def test_a_node_reports_what_is_attached_and_wanted_or_in_use(here: Place, expected: bool) -> None:
     volume, rules = Volume(UNIQUE, "csi.test", "h", places={"n1": here}), Rules(AttachDetachOptions())
     assert expected is is_to_be_reported(volume, here, rules, NOW)
-    assert (("n1",) if expected != here.reported else ()) == decide_volume(volume, rules, NOW).stale_reports
+    marks = [action.nodes for action in decide_volume(volume, rules, NOW).actions if isinstance(action, MarkReports)]
+    assert ([("n1",)] if expected != here.reported else []) == marks
     assert not is_to_be_reported(dataclasses.replace(volume, handle=""), here, rules, NOW), "a volume whose name is lost"
 
 

@@ -14,6 +14,7 @@ from mooring.api.meta import Key
 from mooring.api.pods import PODS
 from mooring.api.storage import CSI_DRIVERS, CSI_NODES, VOLUME_ATTACHMENTS, CSINode
 from mooring.base.log import logger
+from mooring.cluster.attachdetach.decision import MarkReports, TakeSteps, VolumeAction
 from mooring.cluster.attachdetach.event_handlers import EventHandlers
 from mooring.cluster.attachdetach.identity import ATTACHMENT, CLAIM, DRIVER, NODE, VOLUME, keeps_of_pod, node_ids_of
 from mooring.cluster.attachdetach.memory import Memory
@@ -26,6 +27,7 @@ from mooring.cluster.attachdetach.unresolved import Unresolved
 from mooring.cluster.attachdetach.view import ATTACHMENT_INDEXES, CLAIM_INDEXES, POD_INDEXES, VOLUME_INDEXES, View
 from mooring.control.caches import Caches
 from mooring.control.controller import Controller
+from mooring.control.decision import Deciding, Decision
 from mooring.control.events import EventRecorder
 from mooring.control.manager import Manager
 from mooring.control.result import Result
@@ -59,8 +61,9 @@ class AttachDetach(Manager):
         stores = (pods.store, claims.store, volumes.store, nodes.store, drivers.store, attachments.store, csi_nodes)
         view = self.view = View(*stores, Memory(runtime.clock.now()), Orphans())
 
+        deciding = Deciding(self._decide, self._perform)
         self._volumes: Controller[str] = Controller(
-            runtime, "attachdetach-volumes", self._reconcile, workers=options.workers, label="volume", log=log
+            runtime, "attachdetach-volumes", deciding, workers=options.workers, label="volume", log=log
         )
         self._nodes: Controller[str] = Controller(
             runtime, "attachdetach-nodes", self._report, workers=REPORT_WORKERS, label="node", log=log
@@ -82,13 +85,20 @@ class AttachDetach(Manager):
         self._volumes.watch(drivers, self._handlers.driver_changed)
         self._volumes.watch(attachments, self._handlers.attachment_changed)
 
-    async def _reconcile(self, unique: str) -> Result:
-        volume, decision = self._reconciler.decide(unique)
-        self._volumes.explain(unique, decision.because)
-        for node in decision.stale_reports:
-            self.view.memory.node(node).mark((unique,))
-            self._nodes.add(node)
-        return await self._reconciler.carry_out(volume, decision)
+    def _decide(self, unique: str) -> Decision[VolumeAction]:
+        return self._reconciler.decide(unique)
+
+    async def _perform(self, unique: str, decision: Decision[VolumeAction]) -> Result | None:
+        result = None
+        for action in decision.actions:
+            match action:
+                case MarkReports(nodes):
+                    for node in nodes:
+                        self.view.memory.node(node).mark((unique,))
+                        self._nodes.add(node)
+                case TakeSteps():
+                    result = await self._reconciler.take(decision.because, action)
+        return result
 
     async def _report(self, node: str) -> Result:
         return await self._reports.reconcile(node)

@@ -15,13 +15,15 @@ from mooring.cluster.attachdetach import reasons as why
 from mooring.cluster.attachdetach.decision import (
     CheckNode,
     Create,
-    Decision,
     Delete,
     LookUpAttachment,
     LookUpClass,
+    MarkReports,
     Note,
     Step,
+    TakeSteps,
     Tell,
+    VolumeAction,
     report_written,
 )
 from mooring.cluster.attachdetach.facts import Place, Volume, Wish
@@ -30,6 +32,7 @@ from mooring.cluster.attachdetach.multi_attach import blocked_step
 from mooring.cluster.attachdetach.options import NEVER
 from mooring.cluster.attachdetach.release import CLASS_FRESH_S, Hold, Rules, hold_of, is_to_be_reported, may_be_forced, place_ahead
 from mooring.cluster.attachdetach.waited import quarters_s
+from mooring.control.decision import Decision
 
 FAILED: Final = "FailedAttachVolume"
 SUCCEEDED: Final = "SuccessfulAttachVolume"
@@ -42,14 +45,15 @@ LOOK_AGAIN_S: Final = CLASS_FRESH_S + 1.0
 """A StorageClass that nobody watches may say something else by then: what said never may say soon."""
 
 
-def decide_volume(volume: Volume, rules: Rules, now: Instant) -> Decision:
+def decide_volume(volume: Volume, rules: Rules, now: Instant) -> Decision[VolumeAction]:
     """The next steps for a volume, node by node in the order of their names."""
     places = [volume.places[node] for node in sorted(volume.places)]
     first = _first_to_attach(places)
     steps = tuple(_step(volume, place, first, rules, now) for place in places)
     stale = tuple(place.node.name for place in places if _is_stale(volume, place, rules, now))
     because = why.Nothing() if not steps else steps[0].because if len(steps) == 1 else why.Steps(tuple(step.because for step in steps))
-    return Decision(because, steps, stale)
+    marks = (MarkReports(stale),) if stale else ()
+    return Decision(because, (*marks, TakeSteps(volume, steps)))
 
 
 def _is_stale(volume: Volume, place: Place, rules: Rules, now: Instant) -> bool:

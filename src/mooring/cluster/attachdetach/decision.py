@@ -1,4 +1,4 @@
-"""Decisions about a volume: actions as values, with their reason."""
+"""The actions of a decision about a volume, as values: its steps, each on one node with actions of its own."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 from typing import TypeAlias
 
 from mooring.api.core import ObjectReference, PersistentVolumeSpec
+from mooring.cluster.attachdetach.facts import Volume
 from mooring.control.result import Because
 from mooring.control.topics import Topic
 
@@ -93,12 +94,21 @@ class Step:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Decision:
-    """The steps of a volume on all its nodes. stale_reports: the nodes whose status tells something else of the volume than it should."""
+class MarkReports:
+    """The status of these nodes tells something else of the volume than it should."""
 
-    because: Because
-    steps: tuple[Step, ...] = ()
-    stale_reports: tuple[str, ...] = ()
+    nodes: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TakeSteps:
+    """The steps of the volume on all its nodes, side by side: a failure holds up its own node alone."""
+
+    volume: Volume
+    steps: tuple[Step, ...]
+
+
+VolumeAction: TypeAlias = MarkReports | TakeSteps
 
 
 def report_written(node: str) -> Topic:

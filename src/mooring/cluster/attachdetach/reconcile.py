@@ -24,8 +24,9 @@ from mooring.cluster.attachdetach.metrics import AttachDetachMetrics
 from mooring.cluster.attachdetach.options import AttachDetachOptions
 from mooring.cluster.attachdetach.release import Rules
 from mooring.cluster.attachdetach.view import View
+from mooring.control.decision import Decision
 from mooring.control.events import SLACK_S, EventRecorder
-from mooring.control.result import Result
+from mooring.control.result import Because, Result
 from mooring.control.runtime import Runtime
 from mooring.kube.cache.informer import Informer
 from mooring.kube.errors import LATE_S, AlreadyExists, ApiError, Conflict, NotFound, ServerError, TooManyRequests, Unreachable
@@ -56,25 +57,25 @@ class Reconciler:
         self._recorder, self._metrics = recorder, metrics
         self.rules = Rules(options, view.memory.class_waits)
 
-    def decide(self, unique: str) -> tuple[Volume, d.Decision]:
+    def decide(self, unique: str) -> Decision[d.VolumeAction]:
         """What is so, and what follows from it."""
         now = self._runtime.clock.now()
         volume = volume_of(self._view, unique)
         observe(self._view, volume, now)
-        return volume, decide_volume(volume, self.rules, now)
+        return decide_volume(volume, self.rules, now)
 
-    async def carry_out(self, volume: Volume, decision: d.Decision) -> Result:
-        """Performs the steps side by side: they are about different nodes. A failure holds up its own node alone."""
-        for step in decision.steps:
+    async def take(self, because: Because, action: d.TakeSteps) -> Result:
+        volume, steps = action.volume, action.steps
+        for step in steps:
             self._announce(volume.places[step.node].record, step)
-        await asyncio.gather(*(self._step(volume, step) for step in decision.steps))
-        wakes = [step.wake_s for step in decision.steps if step.wake_s is not None]
-        wakes += [REMIND_S + SLACK_S for step in decision.steps if _waits(volume.places[step.node], step)]
-        wakes += [self._left_s(volume.places[step.node]) for step in decision.steps if self._left_s(volume.places[step.node]) > 0]
-        topics = frozenset(topic for step in decision.steps for topic in step.waits_for)
-        again = any(step.again and self._left_s(volume.places[step.node]) <= 0 for step in decision.steps)
-        done = "; ".join(_DONE[type(action)] for step in decision.steps for action in step.actions if type(action) in _DONE)
-        return Result(decision.because, done=done, again=again, waits_for=topics, after_s=min(wakes, default=None))
+        await asyncio.gather(*(self._step(volume, step) for step in steps))
+        wakes = [step.wake_s for step in steps if step.wake_s is not None]
+        wakes += [REMIND_S + SLACK_S for step in steps if _waits(volume.places[step.node], step)]
+        wakes += [self._left_s(volume.places[step.node]) for step in steps if self._left_s(volume.places[step.node]) > 0]
+        topics = frozenset(topic for step in steps for topic in step.waits_for)
+        again = any(step.again and self._left_s(volume.places[step.node]) <= 0 for step in steps)
+        done = "; ".join(_DONE[type(action)] for step in steps for action in step.actions if type(action) in _DONE)
+        return Result(because, done=done, again=again, waits_for=topics, after_s=min(wakes, default=None))
 
     def _left_s(self, place: Place) -> float:
         return place.record.not_before - self._runtime.clock.now()
