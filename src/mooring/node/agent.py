@@ -36,7 +36,7 @@ from mooring.node.plugins.controller import Plugins, told_by
 from mooring.node.plugins.watcher import SocketWatcher
 from mooring.node.volumes.controller import COMPONENT, NodeVolumes
 from mooring.node.volumes.state.desired import CLAIM
-from mooring.node.volumes.state.found import names_on_disk
+from mooring.node.volumes.state.on_disk import names_on_disk
 from mooring.node.volumes.stats import UsageMetrics, VolumeStats
 
 _log = logger(__name__)

@@ -13,7 +13,7 @@ from mooring.node.layout import Layout
 from mooring.node.volumes.leftovers import remove_pod_folder
 from mooring.node.volumes.state import folders
 from mooring.node.volumes.state.folders import LeftOver, VolumeFiles
-from mooring.node.volumes.state.found import remove_unrecorded
+from mooring.node.volumes.state.on_disk import remove_unrecorded
 from tests.support.fake_mounts import FakeMounts
 from tests.support.node_habits import LEAVINGS
 from tests.unit.node.volume_world import VolumesWorld

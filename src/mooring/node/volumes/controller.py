@@ -33,8 +33,8 @@ from mooring.node.volumes.pods.selinux import default_context
 from mooring.node.volumes.pods.wishes import Wishes
 from mooring.node.volumes.state.actual import ActualState, Stand, VolumeState, attached_to
 from mooring.node.volumes.state.desired import DesiredState
-from mooring.node.volumes.state.found import Found, find_volumes, remove_unrecorded
 from mooring.node.volumes.state.in_use import REPORTED, InUseReport, NamesInUse, Unread
+from mooring.node.volumes.state.on_disk import OnDisk, find_volumes, remove_unrecorded
 from mooring.node.volumes.stats import Asked, asked_of
 from mooring.node.volumes.steps.announcements import Announcements
 from mooring.node.volumes.steps.attachment import Attachments
@@ -130,7 +130,7 @@ class NodeVolumes:
         self._names.before = frozenset(node.status.volumes_in_use or ())
         self.in_use.begin(self._names.before)
 
-    def _adopt(self, found: Found) -> None:
+    def _adopt(self, found: OnDisk) -> None:
         """Volumes were found only now; those of pods that are gone are taken back."""
         for new in found.states:
             state = self._actual.states.setdefault(new.volume.unique, new)

@@ -34,8 +34,8 @@ from mooring.node.volumes.state.folders import (
     remove_record,
     remove_target,
 )
-from mooring.node.volumes.state.found import Found, entries_in, find_device, find_in_pod, folders_in
 from mooring.node.volumes.state.in_use import Unread
+from mooring.node.volumes.state.on_disk import OnDisk, entries_in, find_device, find_in_pod, folders_in
 
 _log = logger(__name__)
 
@@ -112,7 +112,7 @@ class UnreadDevices:
     By the name of a device's folder. adopt: called with the device once its record can be read.
     """
 
-    def __init__(self, runtime: Runtime, layout: Layout, unread: Unread, adopt: Callable[[Found], None]) -> None:
+    def __init__(self, runtime: Runtime, layout: Layout, unread: Unread, adopt: Callable[[OnDisk], None]) -> None:
         self._layout, self._unread, self._adopt = layout, unread, adopt
         self.controller: Controller[str] = Controller(
             runtime, "node-unread-devices", self._look_again, workers=1, backoff=BACK_OFF, label="folder", log=_log
@@ -141,7 +141,7 @@ class UnreadDevices:
 class PodFolders:
     """The folders of pods that are gone, by the pods' uids. adopt: called with what is found in one."""
 
-    def __init__(self, runtime: Runtime, layout: Layout, actual: ActualState, unread: Unread, adopt: Callable[[Found], None]) -> None:
+    def __init__(self, runtime: Runtime, layout: Layout, actual: ActualState, unread: Unread, adopt: Callable[[OnDisk], None]) -> None:
         self._layout, self._actual, self._unread, self._adopt = layout, actual, unread, adopt
         self._metrics = runtime.metrics.once(NodeMetrics)
         self.controller: Controller[str] = Controller(

@@ -1,4 +1,4 @@
-"""The findings on the disk at a start: every record is a volume that may be mounted, and so are the folders of pods that are gone.
+"""The volumes on the disk at a start: every record is a volume that may be mounted, and so are the folders of pods that are gone.
 
 Reads records and the mount table; what is mounted itself is never touched. Source: kubelet 1.36, reconstruct.go. Differs: staged volumes
 whose pods' records are gone are found, too, by the records beside their staging paths.
@@ -38,7 +38,7 @@ _STAYS: Final = "A folder without a volume's record can't be removed"
 
 
 @dataclasses.dataclass(slots=True)
-class Found:
+class OnDisk:
     """records_count, unread_count: records that were tried, and those of them that could not be read.
 
     unlisted_pods: uids of pods whose folders could not be listed. unread: where something may be of which no record tells.
@@ -65,12 +65,12 @@ class Found:
         return record
 
 
-def find_volumes(layout: Layout, known_names: Iterable[str] = ()) -> Found:
+def find_volumes(layout: Layout, known_names: Iterable[str] = ()) -> OnDisk:
     """Every volume that a record tells of, as uncertain. Blocks. Raises OSError when the folders of all pods or drivers can't be listed.
 
     known_names: of volumes that are attached, or were in use: they tell which one is staged where a record can't be read.
     """
-    found, states, mounts = Found(), dict[str, VolumeState](), read_mount_table(layout.root)
+    found, states, mounts = OnDisk(), dict[str, VolumeState](), read_mount_table(layout.root)
     known = [parts for name in sorted(known_names) if (parts := split_unique_name(name)) is not None]
     owners = {(driver, digest(handle)): staging_record(driver, handle) for driver, handle in known}
     for folder in folders_in(layout.pods):
@@ -104,23 +104,23 @@ def names_on_disk(layout: Layout) -> list[str]:
     return sorted(state.volume.unique for state in find_volumes(layout).states if not state.volume.is_inline)
 
 
-def find_in_pod(layout: Layout, uid: str) -> Found:
+def find_in_pod(layout: Layout, uid: str) -> OnDisk:
     """The volumes that records in one pod's folder tell of. Blocks. Raises OSError when they can't be listed."""
-    found, states = Found(), dict[str, VolumeState]()
+    found, states = OnDisk(), dict[str, VolumeState]()
     _read_pod(found, states, layout, uid, read_mount_table(layout.root))
     found.states = list(states.values())
     return found
 
 
-def find_device(layout: Layout, folder: str) -> Found:
+def find_device(layout: Layout, folder: str) -> OnDisk:
     """The raw device that the record in its folder tells of. Blocks. Raises OSError."""
-    found, states = Found(), dict[str, VolumeState]()
+    found, states = OnDisk(), dict[str, VolumeState]()
     _read_device(found, states, layout, folder, read_mount_table(layout.root))
     found.states = list(states.values())
     return found
 
 
-def _read_pod(found: Found, states: dict[str, VolumeState], layout: Layout, uid: str, mounts: MountTable) -> None:
+def _read_pod(found: OnDisk, states: dict[str, VolumeState], layout: Layout, uid: str, mounts: MountTable) -> None:
     unread = set(_mounted_in(layout.pod_volumes(uid), mounts))
     for volume_folder in list(folders_in(layout.pod_volumes(uid))):
         if (record := found.read(volume_folder, _is_published)) is not None:
@@ -133,7 +133,7 @@ def _read_pod(found: Found, states: dict[str, VolumeState], layout: Layout, uid:
         found.unread.in_pods[uid] = frozenset(unread)
 
 
-def _read_device(found: Found, states: dict[str, VolumeState], layout: Layout, folder: str, mounts: MountTable) -> None:
+def _read_device(found: OnDisk, states: dict[str, VolumeState], layout: Layout, folder: str, mounts: MountTable) -> None:
     record_folder = layout.block_record_folder(folder)
     if (record := found.read(record_folder, _is_mapped)) is not None:
         try:
