@@ -13,7 +13,7 @@ from mooring.control.result import Result
 from mooring.node.volumes import controller
 from mooring.node.volumes.leftovers import PodFolders
 from mooring.node.volumes.reasons import PodGone
-from mooring.node.volumes.state import folders, found
+from mooring.node.volumes.state import folders, on_disk
 from mooring.node.volumes.state.actual import Stand, VolumeState
 from mooring.node.volumes.state.folders import VolumeFiles
 from mooring.node.volumes.steps.block import BlockFiles
@@ -48,21 +48,21 @@ def _records_come_last() -> Planted:
 
 def _found_volumes_are_mounted() -> Planted:
     """What records tell of after a restart is taken for done."""
-    find_volumes = found.find_volumes
+    find_volumes = on_disk.find_volumes
 
-    def sure(*args: Any) -> found.Found:
-        on_disk = find_volumes(*args)
-        for state in on_disk.states:
+    def sure(*args: Any) -> on_disk.OnDisk:
+        volumes = find_volumes(*args)
+        for state in volumes.states:
             for publication in state.publications.values():
                 publication.stand = Stand.DONE
-        return on_disk
+        return volumes
 
     return mock.patch.object(controller, "find_volumes", sure)
 
 
 def _nothing_is_found() -> Planted:
     """An agent begins as if nothing was on the disk."""
-    return mock.patch.object(controller, "find_volumes", return_value=found.Found())
+    return mock.patch.object(controller, "find_volumes", return_value=on_disk.OnDisk())
 
 
 def _devices_leave_no_mark() -> Planted:

@@ -13,7 +13,7 @@ from mooring.api.pods import PODS
 from mooring.api.volume_names import attachment_name, digest
 from mooring.node.layout import BadName, Layout
 from mooring.node.volumes import leftovers
-from mooring.node.volumes.state import folders, found
+from mooring.node.volumes.state import folders, on_disk
 from mooring.node.volumes.steps import file_system
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
 from tests.support.virtual_loop import in_virtual_time
@@ -210,7 +210,7 @@ async def test_a_publish_record_of_a_pod_that_is_gone_is_waited_for(
         raise folders.BadRecord(f"{place}: broken") if is_found_broken else OSError(5, "Input/output error", str(place))
 
     with monkeypatch.context() as patched:
-        for module in (file_system, found, leftovers):
+        for module in (file_system, on_disk, leftovers):
             patched.setattr(module, "read_record", fails)
         async with world.agent():
             await world.running_pod(other)

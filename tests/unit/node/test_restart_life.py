@@ -12,7 +12,7 @@ from mooring.api.core import NODES
 from mooring.api.pods import PODS
 from mooring.kube.errors import ServerError
 from mooring.node.volumes import leftovers
-from mooring.node.volumes.state import folders, found
+from mooring.node.volumes.state import folders, on_disk
 from mooring.node.volumes.state.folders import remove_folder
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_node
@@ -173,7 +173,7 @@ async def test_RST2_what_was_reported_stays_so_while_its_folder_without_a_record
             raise PermissionError(13, "Permission denied", str(path))
         remove_folder(path)
 
-    for module in (found, leftovers):
+    for module in (on_disk, leftovers):
         monkeypatch.setattr(module, "remove_folder", remove)
     async with world.agent():
         await world.settle(100.0)

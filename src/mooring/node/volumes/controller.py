@@ -27,7 +27,7 @@ from mooring.node.metrics import NodeMetrics
 from mooring.node.options import AgentOptions
 from mooring.node.volumes import reasons as why
 from mooring.node.volumes.decide import Await, Do, Facts, Step, decide_volume, do_of
-from mooring.node.volumes.leftovers import LeftFolders, PodFolders, UnreadDevices
+from mooring.node.volumes.leftovers import PodFolders, UnreadDevices, UnremovedFolders
 from mooring.node.volumes.pods.controller import NodePods
 from mooring.node.volumes.pods.selinux import default_context
 from mooring.node.volumes.pods.wishes import Wishes
@@ -71,7 +71,7 @@ class NodeVolumes:
         actual = self._actual = ActualState(caches, self._node_name, self._desired)
         self._announcements = Announcements(events, actual, runtime.clock)
         self._unread = Unread(self._pods_known)
-        self._names = NamesInUse(actual, self._unread, lambda unique: self.left_folders.has_of(unique))
+        self._names = NamesInUse(actual, self._unread, lambda unique: self.unremoved_folders.has_of(unique))
         self.in_use = InUseReport(runtime, actual.nodes, self._node_name, self._names.all, self._in_use_reported)
         self._attachments = Attachments(
             runtime.cluster, actual, self._announcements, runtime.clock, on_full, attaches=not options.controller_attaches
@@ -85,7 +85,7 @@ class NodeVolumes:
         self.pod_folders = PodFolders(runtime, self._layout, actual, self._unread, self._adopt)
         self.pods = NodePods(runtime, actual, self._announcements, self._wishes, self.pod_folders, self.in_use, self.controller.add)
         self.unread_devices = UnreadDevices(runtime, self._layout, self._unread, self._adopt)
-        self.left_folders = LeftFolders(runtime, self._layout, self._desired, actual, self.in_use.changed)
+        self.unremoved_folders = UnremovedFolders(runtime, self._layout, self._desired, actual, self.in_use.changed)
         self.controller.watch(actual.nodes, actual.concerned_by_node)
         self.controller.watch(actual.csi_drivers, self._csi_driver_changed)
         drivers.on_change(self._driver_changed)
@@ -112,7 +112,7 @@ class NodeVolumes:
         """Finds the volumes that an earlier agent, or a kubelet, has left on the disk. node: this node's, read anew. Raises OSError."""
         known_names = {*attached_to(node), *(node.status.volumes_in_use or ())}
         self._wishes.default_label = await asyncio.to_thread(default_context)
-        self.left_folders.begin(await asyncio.to_thread(remove_unrecorded, self._layout))
+        self.unremoved_folders.begin(await asyncio.to_thread(remove_unrecorded, self._layout))
         found = await asyncio.to_thread(find_volumes, self._layout, known_names)
         self._metrics.reconstructed(found.records_count, found.unread_count)
         self._metrics.count_volumes(self._node_name, lambda: len(self._desired.volumes), lambda: len(self._actual.states))
@@ -158,7 +158,7 @@ class NodeVolumes:
     @property
     def workers(self) -> tuple[Worker, ...]:
         """All that runs once the caches are filled."""
-        folders = (self.pod_folders.controller, self.left_folders.controller, self.unread_devices.controller)
+        folders = (self.pod_folders.controller, self.unremoved_folders.controller, self.unread_devices.controller)
         return (self.pods.controller, *folders, self._tasks, self.controller)
 
     # -- for statistics

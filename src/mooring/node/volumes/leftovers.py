@@ -54,7 +54,7 @@ _READY: Final = "plugins"
 """Empty files by which a kubelet marks volumes as set up."""
 
 
-class LeftFolders:
+class UnremovedFolders:
     """Folders without a volume's record that could not be removed at a start.
 
     By the folder of a volume: the folders in it, inner ones first, and itself. A volume that comes back has its folder back.
