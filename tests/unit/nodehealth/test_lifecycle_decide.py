@@ -10,14 +10,14 @@ from mooring.api.core import Taint
 from mooring.cluster.nodehealth.lifecycle.decide import (
     Action,
     ChangeTaints,
-    Heard,
+    LastHeartbeat,
     MarkUnready,
     SetLabels,
     TurnUnknown,
     decide_node,
     decide_pod,
-    heard_of_lease,
-    heard_of_node,
+    heartbeat_of_lease,
+    heartbeat_of_node,
 )
 from mooring.cluster.nodehealth.options import NodeHealthOptions
 from mooring.control.decision import Decision
@@ -42,7 +42,7 @@ def tainted(*taints: tuple[str, str]) -> Json:
 
 
 def decided(given: Any, *, silent_s: float = 1.0, turn_s: float = 0.0, all_down: bool = False) -> Decision[Action]:
-    return decide_node(given, Heard(100.0, has_ready=True), 100.0 + silent_s, OPTIONS, turn_s=turn_s, all_down=all_down)
+    return decide_node(given, LastHeartbeat(100.0, has_ready=True), 100.0 + silent_s, OPTIONS, turn_s=turn_s, all_down=all_down)
 
 
 def unknown(decision: Decision[Action]) -> TurnUnknown:
@@ -188,33 +188,33 @@ def test_NL8_beta_labels_follow(labels: Json, expected: Json) -> None:
 
 
 def test_NL9_signs_of_life_are_counted_by_our_own_clock() -> None:
-    first = heard_of_node(None, node(Ready="True"), 7.0, 0.0)
-    assert Heard(7.0, has_ready=True, heartbeat=BEATS) == first
-    assert first == heard_of_node(first, node(Ready="False"), 8.0, 0.0), "the status alone is no heartbeat"
+    first = heartbeat_of_node(None, node(Ready="True"), 7.0, 0.0)
+    assert LastHeartbeat(7.0, has_ready=True, heartbeat=BEATS) == first
+    assert first == heartbeat_of_node(first, node(Ready="False"), 8.0, 0.0), "the status alone is no heartbeat"
     later = typed(a_node("n", conditions=[{"type": "Ready", "status": "True", "lastHeartbeatTime": "1999-01-01T00:00:00Z"}]))
-    assert 9.0 == heard_of_node(first, later, 9.0, 0.0).at
+    assert 9.0 == heartbeat_of_node(first, later, 9.0, 0.0).at
 
 
 def test_NL9_a_lease_that_changes_is_a_sign_even_where_its_clock_goes_back() -> None:
-    known = Heard(1.0, has_ready=True)
-    renewed = heard_of_lease(known, typed(a_lease("n", renewTime="2026-01-01T00:00:10.000000Z")), 2.0)
+    known = LastHeartbeat(1.0, has_ready=True)
+    renewed = heartbeat_of_lease(known, typed(a_lease("n", renewTime="2026-01-01T00:00:10.000000Z")), 2.0)
     assert 2.0 == renewed.at
-    assert renewed == heard_of_lease(renewed, typed(a_lease("n", renewTime="2026-01-01T00:00:10.000000Z")), 3.0)
-    assert 4.0 == heard_of_lease(renewed, typed(a_lease("n", renewTime="2025-01-01T00:00:10.000000Z")), 4.0).at
-    assert renewed == heard_of_lease(renewed, None, 5.0)
-    assert renewed == heard_of_lease(renewed, typed(a_lease("n")), 5.0)
+    assert renewed == heartbeat_of_lease(renewed, typed(a_lease("n", renewTime="2026-01-01T00:00:10.000000Z")), 3.0)
+    assert 4.0 == heartbeat_of_lease(renewed, typed(a_lease("n", renewTime="2025-01-01T00:00:10.000000Z")), 4.0).at
+    assert renewed == heartbeat_of_lease(renewed, None, 5.0)
+    assert renewed == heartbeat_of_lease(renewed, typed(a_lease("n")), 5.0)
 
 
 def test_NL2_a_node_without_a_status_counts_from_its_creation() -> None:
     created_s = 1_767_225_600.0
-    assert 70.0 == heard_of_node(None, node(), 100.0, created_s + 30).at
-    assert 100.0 == heard_of_node(None, node(), 100.0, created_s - 30).at, "its clock is ahead of ours"
-    first = heard_of_node(None, node(), 100.0, created_s)
-    assert 105.0 == heard_of_node(first, node(Ready="False"), 105.0, created_s).at
+    assert 70.0 == heartbeat_of_node(None, node(), 100.0, created_s + 30).at
+    assert 100.0 == heartbeat_of_node(None, node(), 100.0, created_s - 30).at, "its clock is ahead of ours"
+    first = heartbeat_of_node(None, node(), 100.0, created_s)
+    assert 105.0 == heartbeat_of_node(first, node(Ready="False"), 105.0, created_s).at
     without_time = typed(a_node("n", conditions=[{"type": "Ready", "status": "True"}]))
-    assert 105.0 == heard_of_node(first, without_time, 105.0, created_s).at, "a status is a sign, with a heartbeat or not"
-    with_status = heard_of_node(first, node(Ready="True"), 105.0, created_s)
-    assert 106.0 == heard_of_node(with_status, node(), 106.0, created_s).at, "the condition was taken away"
+    assert 105.0 == heartbeat_of_node(first, without_time, 105.0, created_s).at, "a status is a sign, with a heartbeat or not"
+    with_status = heartbeat_of_node(first, node(Ready="True"), 105.0, created_s)
+    assert 106.0 == heartbeat_of_node(with_status, node(), 106.0, created_s).at, "the condition was taken away"
 
 
 # -- pods

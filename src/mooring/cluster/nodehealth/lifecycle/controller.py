@@ -15,7 +15,15 @@ from mooring.api.nodes import UNKNOWN, readiness
 from mooring.api.pods import Pod
 from mooring.base.log import logger
 from mooring.cluster.nodehealth import reasons as why
-from mooring.cluster.nodehealth.lifecycle.decide import Action, Heard, MarkUnready, decide_node, decide_pod, heard_of_lease, heard_of_node
+from mooring.cluster.nodehealth.lifecycle.decide import (
+    Action,
+    LastHeartbeat,
+    MarkUnready,
+    decide_node,
+    decide_pod,
+    heartbeat_of_lease,
+    heartbeat_of_node,
+)
 from mooring.cluster.nodehealth.lifecycle.reconcile import LifecycleMetrics, Reconciler
 from mooring.cluster.nodehealth.lifecycle.zones import Shift, Zones
 from mooring.cluster.nodehealth.options import NodeHealthOptions
@@ -39,8 +47,8 @@ class NodeLifecycle:
         self._clock, self._options, self._view = runtime.clock, options, caches.view
         self._metrics = runtime.metrics.once(LifecycleMetrics)
         self._zones = Zones(options)
-        self._heard: dict[str, Heard] = {}
-        self._reconciler = Reconciler(runtime, caches, self._zones, self._heard, events)
+        self._last: dict[str, LastHeartbeat] = {}
+        self._reconciler = Reconciler(runtime, caches, self._zones, self._last, events)
         nodes = Deciding(self._decide, self._reconciler.node, tell_nobody)
         self._nodes: Controller[str] = Controller(runtime, "nodelifecycle", nodes, workers=WORKERS, label="Node", log=log)
         pods = Deciding(self._decide_pod, self._reconciler.pod, tell_nobody)
@@ -56,24 +64,24 @@ class NodeLifecycle:
         old, new, name = change.old, change.new, change.key.name
         self._zones.moved(old, new)
         if new is None:
-            self._heard.pop(name, None)
+            self._last.pop(name, None)
             self._nodes.forget(name)
             self._reconciler.removed(change.object)
             return ("",)  # the zones are others now
-        known = heard_of_node(self._heard.get(name), new, self._clock.now(), self._clock.wall_s())
+        known = heartbeat_of_node(self._last.get(name), new, self._clock.now(), self._clock.wall_s())
         if old is None:
-            known = heard_of_lease(known, self._view.lease(name), self._clock.now())
+            known = heartbeat_of_lease(known, self._view.lease(name), self._clock.now())
             self._reconciler.registered(new)
-        self._heard[name] = known
+        self._last[name] = known
         if readiness(new) == UNKNOWN and readiness(old) != UNKNOWN:
             for pod in self._view.pods_on(name):
                 self._pods.add(key_of(pod))
         return (name,)
 
     def _lease_changed(self, change: Change[Lease]) -> None:
-        known = self._heard.get(change.key.name)
+        known = self._last.get(change.key.name)
         if known is not None and change.new is not None:
-            self._heard[change.key.name] = heard_of_lease(known, change.new, self._clock.now())
+            self._last[change.key.name] = heartbeat_of_lease(known, change.new, self._clock.now())
 
     def _pod_changed(self, change: Change[Pod]) -> Iterator[Key]:
         """A pod that has come to a node."""
@@ -87,17 +95,17 @@ class NodeLifecycle:
         now = self._clock.now()
         self._wake(self._zones.refresh(now))
         self._metrics.show(self._zones)
-        node, heard = self._view.node(name), self._heard.get(name)
-        if node is None or heard is None:
+        node, last = self._view.node(name), self._last.get(name)
+        if node is None or last is None:
             return Decision(why.Gone(name))
         turn_s = self._zones.wait_s(zone_of(node), now)
-        return decide_node(node, heard, now, self._options, turn_s=turn_s, all_down=self._zones.all_down)
+        return decide_node(node, last, now, self._options, turn_s=turn_s, all_down=self._zones.all_down)
 
     def _wake(self, shift: Shift) -> None:
         """Who waits for the zones. Where nobody was ready, and somebody is now, all get their grace anew."""
         if shift.ended:
             now = self._clock.now()
-            self._heard |= {name: Heard(now, one.has_ready, one.heartbeat, one.renewed) for name, one in self._heard.items()}
+            self._last |= {name: LastHeartbeat(now, one.has_ready, one.heartbeat, one.renewed) for name, one in self._last.items()}
         if shift.began or shift.ended:
             log.info(0, "No node is ready: evictions stop" if shift.began else "Some nodes are ready again: evictions go on")
         for node in self._view.nodes.values() if shift.zones or shift.began or shift.ended else ():

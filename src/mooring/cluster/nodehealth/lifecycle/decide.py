@@ -26,7 +26,7 @@ from mooring.control.result import Because
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Heard:
+class LastHeartbeat:
     """at: when the last sign of life was seen. has_ready, heartbeat, renewed: the condition Ready, its heartbeat and the Lease's renewTime
     as they were seen.
     """
@@ -37,17 +37,17 @@ class Heard:
     renewed: str | None = None
 
 
-def heard_of_node(before: Heard | None, node: Node, now: Instant, wall_s: float) -> Heard:
+def heartbeat_of_node(before: LastHeartbeat | None, node: Node, now: Instant, wall_s: float) -> LastHeartbeat:
     """A node without a status counts from its creation; a first status, a lost one, and each heartbeat are signs of life."""
     ready = condition_of(node, READY)
     heartbeat = ready.last_heartbeat_time if ready is not None else None
     if before is None:
-        return Heard(now if ready is not None else now - _age_s(node, wall_s), ready is not None, heartbeat)
+        return LastHeartbeat(now if ready is not None else now - _age_s(node, wall_s), ready is not None, heartbeat)
     is_sign = before.has_ready != (ready is not None) or before.heartbeat != heartbeat
     return dataclasses.replace(before, at=now if is_sign else before.at, has_ready=ready is not None, heartbeat=heartbeat)
 
 
-def heard_of_lease(before: Heard, lease: Lease | None, now: Instant) -> Heard:
+def heartbeat_of_lease(before: LastHeartbeat, lease: Lease | None, now: Instant) -> LastHeartbeat:
     """Any other renewTime is a sign of life, an earlier one, too: a node's clock may be set back."""
     renewed = lease.spec.renew_time if lease is not None else None
     if renewed is None or renewed == before.renewed:
@@ -81,7 +81,7 @@ class TurnUnknown:
     """The conditions to be written, once the API server has said that the node's Lease is as we know it. was_ready: users hear of it."""
 
     node: Node
-    heard: Heard
+    last: LastHeartbeat
     conditions: tuple[Mapping[str, Any], ...]
     was_ready: bool
 
@@ -106,14 +106,14 @@ Action: TypeAlias = TurnUnknown | ChangeTaints | SetLabels
 
 
 def decide_node(
-    node: Node, heard: Heard, now: Instant, options: NodeHealthOptions, *, turn_s: float = 0.0, all_down: bool = False
+    node: Node, last: LastHeartbeat, now: Instant, options: NodeHealthOptions, *, turn_s: float = 0.0, all_down: bool = False
 ) -> Decision[Action]:
     """turn_s: until a node of its zone may get a NoExecute taint. all_down: no node of any zone is ready."""
     ready = readiness(node)
-    silent_at = heard.at + (options.node_monitor_grace_period_s if ready else options.node_startup_grace_period_s)
+    silent_at = last.at + (options.node_monitor_grace_period_s if ready else options.node_startup_grace_period_s)
     if now >= silent_at and ready != UNKNOWN:
-        action = TurnUnknown(node, heard, tuple(_unknown(node)), was_ready=ready == TRUE)
-        return Decision(why.Silent(round(now - heard.at, 3)), (action,), again=True, done="the conditions are Unknown now")
+        action = TurnUnknown(node, last, tuple(_unknown(node)), was_ready=ready == TRUE)
+        return Decision(why.Silent(round(now - last.at, 3)), (action,), again=True, done="the conditions are Unknown now")
     wanted, outdated = _evicting_taint(node, ready, all_down=all_down)
     has_turn = wanted is not None and not outdated
     because = _reason(node, ready, waits=has_turn, all_down=all_down)

@@ -12,11 +12,11 @@ from mooring.base.clock import rfc3339
 from mooring.cluster.nodehealth.lifecycle.decide import (
     Action,
     ChangeTaints,
-    Heard,
+    LastHeartbeat,
     MarkUnready,
     SetLabels,
     TurnUnknown,
-    heard_of_lease,
+    heartbeat_of_lease,
 )
 from mooring.cluster.nodehealth.lifecycle.zones import Zones
 from mooring.cluster.nodehealth.view import zone_of
@@ -54,12 +54,12 @@ class LifecycleMetrics:
 
 
 class Reconciler:
-    """heard: of each node, by this process; what a Lease says before a node turns unknown is noted there."""
+    """last: of each node, by this process; what a Lease says before a node turns unknown is noted there."""
 
-    def __init__(self, runtime: Runtime, caches: HealthCaches, zones: Zones, heard: dict[str, Heard], events: EventRecorder) -> None:
+    def __init__(self, runtime: Runtime, caches: HealthCaches, zones: Zones, last: dict[str, LastHeartbeat], events: EventRecorder) -> None:
         self._cluster, self._clock = runtime.cluster, runtime.clock
         self._nodes, self._pods = caches.node_writer, caches.pod_writer
-        self._zones, self._heard, self._events = zones, heard, events
+        self._zones, self._last, self._events = zones, last, events
         self._metrics = runtime.metrics.once(LifecycleMetrics)
 
     @property
@@ -83,10 +83,10 @@ class Reconciler:
         makes the write Stale.
         """
         node, name = action.node, action.node.metadata.name
-        heard = heard_of_lease(action.heard, await self._lease(name), self._clock.now())
-        if heard != action.heard:
-            if self._heard.get(name) is action.heard:
-                self._heard[name] = heard
+        last = heartbeat_of_lease(action.last, await self._lease(name), self._clock.now())
+        if last != action.last:
+            if self._last.get(name) is action.last:
+                self._last[name] = last
             return Result(decision.because, again=True)
         await self._nodes.patch(node, conditions_patch(node, action.conditions, self._now), "status", strictly=True)
         if action.was_ready:
