@@ -83,34 +83,34 @@ class Ending:
     @contextlib.contextmanager
     def on_signals(self) -> Iterator[None]:
         """SIGTERM and SIGINT ask for the end as long as the block runs. In the main thread."""
-        heard, told = os.pipe()
+        read_end, write_end = os.pipe()
         before = {number: signal.getsignal(number) for number in _SIGNALS}
         for number in _SIGNALS:
-            signal.signal(number, _handler(told))
-        listener = threading.Thread(target=self._listen, args=(heard,), name="ending", daemon=True)
+            signal.signal(number, _handler(write_end))
+        listener = threading.Thread(target=self._listen, args=(read_end,), name="ending", daemon=True)
         listener.start()
         try:
             yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-            os.close(told)
+            os.close(write_end)
             listener.join(BY_FORCE_S)
 
-    def _listen(self, heard: int) -> None:
+    def _listen(self, read_end: int) -> None:
         """Until the other end of the pipe is closed, or the process ends here."""
         try:
-            if not os.read(heard, 1):
+            if not os.read(read_end, 1):
                 return
             self.ask()
             while patience_s := self._patience_s():
-                ready, _, _ = select.select([heard], [], [], patience_s)
-                if ready and not os.read(heard, 1):
+                ready, _, _ = select.select([read_end], [], [], patience_s)
+                if ready and not os.read(read_end, 1):
                     return
                 if ready:
                     break  # a second signal
         finally:
-            os.close(heard)
+            os.close(read_end)
         self._end_by_force()
 
     def _patience_s(self) -> float:

@@ -96,19 +96,19 @@ class Reasons:
     """The latest reason of each key of each queue."""
 
     def __init__(self) -> None:
-        self._heard: OrderedDict[tuple[str, str, Hashable], tuple[Because, Instant]] = OrderedDict()
+        self._latest: OrderedDict[tuple[str, str, Hashable], tuple[Because, Instant]] = OrderedDict()
 
-    def heard(self, who: str, queue: str, key: Hashable, because: Because, now: Instant) -> None:
+    def note(self, who: str, queue: str, key: Hashable, because: Because, now: Instant) -> None:
         """who: the process part that has the queue, an agent's node for instance."""
         place = (who, queue, key)
-        self._heard[place] = (because, now)
-        self._heard.move_to_end(place)
-        if len(self._heard) > REASONS_MAX:
-            self._heard.popitem(last=False)
+        self._latest[place] = (because, now)
+        self._latest.move_to_end(place)
+        if len(self._latest) > REASONS_MAX:
+            self._latest.popitem(last=False)
 
     def text(self, who: str, queue: str, key: Hashable, now: Instant, node: str = "") -> str:
         """A sentence, "" for none. node: leaves out the steps that are about other nodes."""
-        because, at = self._heard.get((who, queue, key), (None, now))
+        because, at = self._latest.get((who, queue, key), (None, now))
         if because is None:
             return ""
         steps = getattr(because, "each", None) or (because,)

@@ -36,7 +36,7 @@ class Model:
 
     def explained(self, who: str, queue: str, key: Hashable, because: Because, now: Instant) -> None:
         """A controller has decided about a key."""
-        self._reasons.heard(who, queue, key, because, now)
+        self._reasons.note(who, queue, key, because, now)
         self.changed()
 
     def lost(self, node: str) -> None:

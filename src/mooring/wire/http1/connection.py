@@ -46,7 +46,7 @@ class Link(Protocol):
 
 
 class Owner(Protocol):
-    """The keeper of a connection."""
+    """The pool, or whoever else opened the connection."""
 
     def lost(self, connection: Connection) -> None:
         """The connection has gone, whatever it was doing."""
