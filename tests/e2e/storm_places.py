@@ -29,7 +29,7 @@ from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
 from mooring.cli import csi_provisioner
 from mooring.cli.process import Command, Machine, Setup
-from mooring.cli.sidecar import Context, Sidecar, SidecarLife, Work
+from mooring.cli.sidecar import Context, Sidecar, SidecarLife, SidecarWork
 from mooring.cluster.binder.controller import make_binder
 from mooring.cluster.binder.options import BinderOptions
 from mooring.control.runtime import Runtime
@@ -91,7 +91,7 @@ class SidecarReplica(Replica):
         setup, machine = Setup("sidecar", parsed.flags, parsed.given, gates), Machine(environ={})
         known = make(setup, machine)
 
-        def work(context: Context[Any]) -> Work:
+        def work(context: Context[Any]) -> SidecarWork:
             self._works = True
             return known.make_work(context)
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mooring.api.coordination import LEASES
-from mooring.cli.orphans import Orphans, OrphansFlags
+from mooring.cli.orphans import OrphansCommand, OrphansFlags
 from mooring.csi.errors import DriverError
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
@@ -77,7 +77,7 @@ class OrphansWorld(ClusterWorld):
 
     async def run(self, typed: str = "", **flags: Any) -> int:
         port = InProcessDriver(self.driver, clock=self.clock)
-        return await Orphans(OrphansFlags(**flags), self.cluster, port, self.clock, io.StringIO(typed), self.out, self.err).run()
+        return await OrphansCommand(OrphansFlags(**flags), self.cluster, port, self.clock, io.StringIO(typed), self.out, self.err).run()
 
     async def found(self) -> list[Found]:
         """What one look shows."""

@@ -40,7 +40,7 @@ Make = Callable[[Caches], Work]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Part:
+class ControllerPart:
     """One controller. make: one for each term, on a share of the caches. lock_name, namespace: of its Lease, if it has one of its own."""
 
     make: Make
@@ -125,49 +125,51 @@ class Together:
         parts = {name: self._part_of(one, name, context) for name, one in self._sidecars.items()}
         return self._works(f"{self._name}-{driver.name}", context.runtime, parts | self._parts_without_driver(context.runtime, own))
 
-    def _part_of(self, sidecar: Sidecar[Any], name: str, context: Context[ProcessWideFlags]) -> Part:
+    def _part_of(self, sidecar: Sidecar[Any], name: str, context: Context[ProcessWideFlags]) -> ControllerPart:
         setup = self._setup_of(name)
 
         def make(caches: Caches) -> Work:
             return sidecar.make_work(dataclasses.replace(context, setup=setup, caches=caches))
 
-        return Part(make, sidecar.lock_prefix + context.info.name, sidecar.starting)
+        return ControllerPart(make, sidecar.lock_prefix + context.info.name, sidecar.starting)
 
-    def _parts_without_driver(self, runtime: Runtime, own_attachers: frozenset[str]) -> dict[str, Part]:
+    def _parts_without_driver(self, runtime: Runtime, own_attachers: frozenset[str]) -> dict[str, ControllerPart]:
         """own_attachers: the drivers whose attacher is a part of this process."""
-        found: dict[str, Part] = {}
+        found: dict[str, ControllerPart] = {}
         if ATTACHDETACH in self._enabled:
             setup = self._setup_of(ATTACHDETACH)
-            found[ATTACHDETACH] = Part(
+            found[ATTACHDETACH] = ControllerPart(
                 lambda caches: attachdetach.make_work(setup, runtime, caches, own_attachers),
                 setup.flags.lock_name,
                 namespace=setup.flags.leader_election_namespace,
             )
         if BINDER in self._enabled:
-            found[BINDER] = Part(lambda caches: binder.make_work(self._setup_of(BINDER), runtime, caches), "mooring-binder")
+            found[BINDER] = ControllerPart(lambda caches: binder.make_work(self._setup_of(BINDER), runtime, caches), "mooring-binder")
         if SNAPSHOT_CONTROLLER in self._enabled:
             snapshots = self._setup_of(SNAPSHOT_CONTROLLER)
-            found[SNAPSHOT_CONTROLLER] = Part(
+            found[SNAPSHOT_CONTROLLER] = ControllerPart(
                 lambda caches: snapshot_controller.make_work(snapshots, runtime, caches), snapshot_controller.LOCK_NAME
             )
         if NODEHEALTH in self._enabled:
-            found[NODEHEALTH] = Part(lambda caches: _node_health(self._setup_of(NODEHEALTH), runtime, caches), "mooring-nodehealth")
+            found[NODEHEALTH] = ControllerPart(
+                lambda caches: _node_health(self._setup_of(NODEHEALTH), runtime, caches), "mooring-nodehealth"
+            )
         if WORKLOADS in self._enabled:
-            found[WORKLOADS] = Part(lambda caches: _workloads(runtime, caches), "mooring-workloads")
+            found[WORKLOADS] = ControllerPart(lambda caches: _workloads(runtime, caches), "mooring-workloads")
         return found
 
-    def _works(self, lock_name: str, runtime: Runtime, parts: Mapping[str, Part]) -> LeasedWorks:
+    def _works(self, lock_name: str, runtime: Runtime, parts: Mapping[str, ControllerPart]) -> LeasedWorks:
         if not self._setup.flags.lease_each:
             return LeasedWorks((LeasedWork(self._name, lock_name, _one_ahead(lambda: _all_of(parts, Caches(runtime, self._name)))),))
         caches = Caches(runtime, self._name)
         return LeasedWorks(tuple(_leased_work(name, part, caches) for name, part in parts.items()), beside=caches.follow)
 
 
-def _all_of(parts: Mapping[str, Part], caches: Caches) -> OneWork:
+def _all_of(parts: Mapping[str, ControllerPart], caches: Caches) -> OneWork:
     return OneWork(caches, {name: part.make(caches.share()) for name, part in parts.items()})
 
 
-def _leased_work(name: str, part: Part, caches: Caches) -> LeasedWork:
+def _leased_work(name: str, part: ControllerPart, caches: Caches) -> LeasedWork:
     return LeasedWork(name, part.lock_name, _one_ahead(lambda: part.make(caches.share())), part.starting, namespace=part.namespace)
 
 

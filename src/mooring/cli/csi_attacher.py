@@ -17,7 +17,7 @@ from mooring.cli.tables import LogLengthFlags, SidecarFlags
 from mooring.sidecars.attacher.options import AttacherOptions
 
 if TYPE_CHECKING:
-    from mooring.cli.sidecar import Context, Sidecar, Work
+    from mooring.cli.sidecar import Context, Sidecar, SidecarWork
 
 REMOVED: Final[Mapping[str, bool]] = {
     "dummy": False,
@@ -88,7 +88,7 @@ def sidecar(setup: Setup[AttacherFlags]) -> Sidecar[AttacherFlags]:
     )
 
 
-def _attacher(context: Context[AttacherFlags]) -> Work:
+def _attacher(context: Context[AttacherFlags]) -> SidecarWork:
     """Upstream's manifest gives no right to events: one is refused then, as all of the Go attacher's are, and the others are logged."""
     from mooring.control.events import EventRecorder
     from mooring.sidecars.attacher.controller import Attacher

@@ -19,7 +19,7 @@ from mooring.cli.tables import BURST, RATE, REMOVED, LogLengthFlags, SidecarFlag
 from mooring.sidecars.provisioner.options import CapacityOptions, NodeOptions, ProvisionerOptions, Rules
 
 if TYPE_CHECKING:
-    from mooring.cli.sidecar import Context, Sidecar, Work
+    from mooring.cli.sidecar import Context, Sidecar, SidecarWork
     from mooring.kube.cluster import Cluster
 
 SPELLINGS: Final[Spellings] = {
@@ -136,7 +136,7 @@ def sidecar(setup: Setup[ProvisionerFlags], machine: Machine) -> Sidecar[Provisi
     )
 
 
-def _provisioner(context: Context[ProvisionerFlags], given: ProvisionerOptions, machine: Machine) -> Work:
+def _provisioner(context: Context[ProvisionerFlags], given: ProvisionerOptions, machine: Machine) -> SidecarWork:
     from mooring.cli.election import namespace
     from mooring.control.events import EventRecorder
     from mooring.sidecars.provisioner.controller import Provisioner

@@ -18,7 +18,7 @@ from mooring.cli.tables import REMOVED, LogLengthFlags, SidecarFlags
 from mooring.sidecars.resizer.options import ResizerOptions
 
 if TYPE_CHECKING:
-    from mooring.cli.sidecar import Context, Sidecar, Work
+    from mooring.cli.sidecar import Context, Sidecar, SidecarWork
     from mooring.csi.capabilities import DriverInfo
     from mooring.csi.driver import Driver
     from mooring.kube.cluster import Cluster
@@ -109,7 +109,7 @@ async def expands_on_node(driver: Driver, info: DriverInfo, timeout_s: float) ->
     return on_node
 
 
-def _resizer(context: Context[ResizerFlags], options: ResizerOptions, *, on_node: bool) -> Work:
+def _resizer(context: Context[ResizerFlags], options: ResizerOptions, *, on_node: bool) -> SidecarWork:
     from mooring.control.events import EventRecorder
     from mooring.sidecars.resizer.controller import Resizer
 

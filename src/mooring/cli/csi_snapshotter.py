@@ -17,7 +17,7 @@ from mooring.cli.tables import REMOVED, SidecarFlags
 from mooring.sidecars.snapshotter.options import SnapshotterOptions
 
 if TYPE_CHECKING:
-    from mooring.cli.sidecar import Context, Sidecar, Work
+    from mooring.cli.sidecar import Context, Sidecar, SidecarWork
     from mooring.csi.capabilities import DriverInfo
     from mooring.csi.driver import Driver
 
@@ -109,7 +109,7 @@ def options(setup: Setup[SnapshotterFlags], machine: Machine) -> SnapshotterOpti
     return found
 
 
-def _snapshotter(context: Context[SnapshotterFlags], given: SnapshotterOptions) -> Work:
+def _snapshotter(context: Context[SnapshotterFlags], given: SnapshotterOptions) -> SidecarWork:
     from mooring.sidecars.snapshotter.controller import Snapshotter
 
     return Snapshotter(context.runtime, context.driver, context.info, given, context.caches)

@@ -114,7 +114,7 @@ def _check(parsed: Parsed[DevFlags]) -> None:
 
 
 def _check_nodes(flags: DevFlags) -> None:
-    from mooring.dev.driver_form import Reference, Socket, parse_form
+    from mooring.dev.driver_form import ReferenceDriver, Socket, parse_form
 
     form = parse_form(flags.driver, flags.options)
     if flags.node_ids and flags.nodes:
@@ -124,7 +124,7 @@ def _check_nodes(flags: DevFlags) -> None:
     if len(names := _nodes(flags)) > 1 and isinstance(form, Socket):
         raise ConfigError(f"driver: one socket is one node's, and there are {len(names)}: take --nodes=1")
     for name in ("topology", "zones"):
-        if getattr(flags, name) and not isinstance(form, Reference):
+        if getattr(flags, name) and not isinstance(form, ReferenceDriver):
             raise ConfigError(f"{name}: of the reference driver alone; your own driver reports its topology in NodeGetInfo")
 
 

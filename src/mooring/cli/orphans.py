@@ -120,12 +120,12 @@ async def _on_the_network(flags: OrphansFlags, machine: Machine) -> int:
     await driver.connect(CONNECT_S_MAX)
     try:
         async with users as cluster:
-            return await Orphans(flags, cluster, driver, clock, sys.stdin, sys.stdout, sys.stderr).run()
+            return await OrphansCommand(flags, cluster, driver, clock, sys.stdin, sys.stdout, sys.stderr).run()
     finally:
         await driver.close()
 
 
-class Orphans:
+class OrphansCommand:
     """The command on two ports."""
 
     def __init__(

@@ -83,10 +83,10 @@ async def _on_the_network(flags: ReleaseFlags, machine: Machine) -> int:
 
     clock = LoopClock()
     async with client_for_people("mooring-release", flags.kubeconfig, machine, clock=clock) as cluster:
-        return await Releasing(flags, cluster, clock, sys.stdin, sys.stdout, sys.stderr).run()
+        return await ReleaseCommand(flags, cluster, clock, sys.stdin, sys.stdout, sys.stderr).run()
 
 
-class Releasing:
+class ReleaseCommand:
     """The command on its port."""
 
     def __init__(self, flags: ReleaseFlags, cluster: Cluster, clock: Clock, stdin: TextIO, stdout: TextIO, stderr: TextIO) -> None:

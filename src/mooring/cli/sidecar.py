@@ -50,7 +50,7 @@ class CallsDriver(Protocol):
         ...
 
 
-class Work(manager.Work, CallsDriver, Protocol):
+class SidecarWork(manager.Work, CallsDriver, Protocol):
     """The work of a sidecar during one term."""
 
 
@@ -65,7 +65,7 @@ class Context(Generic[F]):
     caches: Caches | None = None
 
 
-def _no_work(_: Context[Any]) -> Work:
+def _no_work(_: Context[Any]) -> SidecarWork:
     raise AssertionError("a sidecar has `make_work` or `works`")
 
 
@@ -94,7 +94,7 @@ class Sidecar(Generic[F]):
     name: str
     lock_prefix: str
     probe_timeout_s: float
-    make_work: Callable[[Context[F]], Work] = _no_work
+    make_work: Callable[[Context[F]], SidecarWork] = _no_work
     starting: str = "Starting"
     log_length_max: int = -1
     server: str = ""

@@ -46,7 +46,7 @@ NAMESPACE: Final = "default"
 """Where the provisioner keeps its journal of intents."""
 
 
-class Controller(Protocol):
+class PlaneController(Protocol):
     """The interface of the plane's controllers."""
 
     @property
@@ -76,7 +76,7 @@ class Controllers:
         self._cluster, self._session, self._story = cluster, session, story
         self._clock, self._randomness = clock, randomness
         self._watches: dict[str, Watches] = {}
-        self._controllers: dict[str, Controller] = {
+        self._controllers: dict[str, PlaneController] = {
             "attacher": self._attacher(self._runtime("attacher")),
             "binder": make_binder(self._runtime("binder"), BinderOptions()),
             "attach-detach": self._attach_detach(self._runtime("attach-detach"), patience.force_after_s),

@@ -23,7 +23,7 @@ _CLASS: Final = re.compile(r"([\w.]+|\S+\.py):[A-Za-z_]\w*")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Reference:
+class ReferenceDriver:
     """The host-path driver, in this process. images: its volumes are file systems of their size, not folders."""
 
     images: bool = False
@@ -67,7 +67,7 @@ class Socket:
         return f"{UNIX}{self.path}"
 
 
-Form = Reference | PythonClass | CommandLine | Socket
+Form = ReferenceDriver | PythonClass | CommandLine | Socket
 
 
 def parse_form(text: str, options: Mapping[str, str] | None = None) -> Form:
@@ -82,7 +82,7 @@ def parse_form(text: str, options: Mapping[str, str] | None = None) -> Form:
 
 def _parsed(text: str) -> Form:
     if not text:
-        return Reference()
+        return ReferenceDriver()
     if text.startswith(UNIX):
         return Socket(_path(text))
     if _CLASS.fullmatch(text):

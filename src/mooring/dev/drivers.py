@@ -20,9 +20,9 @@ from mooring.base.ending import Ending
 from mooring.base.errors import ConfigError
 from mooring.base.randomness import Random
 from mooring.csi.address import ABSENT
-from mooring.dev.driver_form import CommandLine, Form, PythonClass, Reference, Socket
+from mooring.dev.driver_form import CommandLine, Form, PythonClass, ReferenceDriver, Socket
 from mooring.dev.driver_program import DriverProgram
-from mooring.dev.node_drivers import LATE_S, Elsewhere, NodeDriver, NodeProgram, Served
+from mooring.dev.node_drivers import LATE_S, ExternalDriver, InProcessNodeDriver, NodeDriver, NodeProgram
 from mooring.dev.story import Story
 from mooring.dev.traced import tell
 from mooring.driver.hostpath.driver import HostPath
@@ -111,7 +111,7 @@ class Starter:
                 return self._elsewhere(form)
         return await self._reference(form, stack)
 
-    async def _reference(self, form: Reference, stack: AsyncExitStack) -> Sockets:
+    async def _reference(self, form: ReferenceDriver, stack: AsyncExitStack) -> Sockets:
         mount_mode = MountMode(self.state_folder, AUTO if self.mounts else LINK)
         options = HostpathOptions(images=form.images)
         driver = stack.enter_context(
@@ -132,7 +132,7 @@ class Starter:
             service.observe(functools.partial(tell, self.story, who=node), self.clock)
             return service
 
-        drivers = {node: Served(functools.partial(on_node, node), self.node_socket(node)) for node in self.nodes}
+        drivers = {node: InProcessNodeDriver(functools.partial(on_node, node), self.node_socket(node)) for node in self.nodes}
         await _started(drivers, stack)
         return self._sockets(drivers, "this is a fault of Mooring's: please report it", tells=True)
 
@@ -141,8 +141,8 @@ class Starter:
         first, *others = self.nodes
         controller = _object(form, first)
         await stack.enter_async_context(serving(controller, str(self.socket), grace_s=LATE_S))
-        drivers = {first: Served(lambda: controller, self.node_socket(first))}
-        drivers |= {node: Served(functools.partial(_object, form, node), self.node_socket(node)) for node in others}
+        drivers = {first: InProcessNodeDriver(lambda: controller, self.node_socket(first))}
+        drivers |= {node: InProcessNodeDriver(functools.partial(_object, form, node), self.node_socket(node)) for node in others}
         await _started(drivers, stack)
         return self._sockets(drivers, f"it is {form} that must answer")
 
@@ -170,7 +170,7 @@ class Starter:
             raise ConfigError(f"driver: one socket is one node's: take --nodes=1, not {len(self.nodes)} nodes, for {form}")
         advice = "start the driver first, or let `mooring dev` start it: --driver './my-driver --endpoint unix://{socket}'"
         path, node = Path(form.path), self.nodes[0]
-        return Sockets(path, {node: path}, False, THEIRS_S, advice, {node: Elsewhere()})
+        return Sockets(path, {node: path}, False, THEIRS_S, advice, {node: ExternalDriver()})
 
     def _sockets(self, drivers: Mapping[str, NodeDriver], advice: str, *, tells: bool = False) -> Sockets:
         return Sockets(self.socket, {node: self.node_socket(node) for node in self.nodes}, tells, OURS_S, advice, drivers)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from mooring.apiserver.bodies.yamlbody import dump_yaml
-from mooring.dev.driver_form import Form, Reference, Socket
+from mooring.dev.driver_form import Form, ReferenceDriver, Socket
 from mooring.dev.plane import Plane
 from mooring.dev.seed_objects import ATTRIBUTES, WAITS, claim, pod, restored, snapshot
 from mooring.mounts.namespace import MountSpace
@@ -57,7 +57,7 @@ def _about_pods(plane: Plane, space: MountSpace, form: Form) -> Iterator[str]:
         yield f"  ls /proc/{os.getpid()}/root{folder}/*/pods"
     else:
         yield f"No mounts: {space.obstacle}."
-        links = isinstance(form, Reference)
+        links = isinstance(form, ReferenceDriver)
         yield "Volumes are links in place of mounts." if links else "Pods wait for the volumes that the driver would mount."
 
 

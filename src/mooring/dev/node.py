@@ -45,7 +45,7 @@ class Shared:
     lease_s: float
 
 
-class Node:
+class PlaneNode:
     """name: of the Node. Its driver runs already; join() starts the rest."""
 
     def __init__(self, name: str, shared: Shared) -> None:

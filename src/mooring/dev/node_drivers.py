@@ -39,7 +39,7 @@ class NodeDriver(Protocol):
         """Ends it in good order."""
 
 
-class Served:
+class InProcessNodeDriver:
     """A driver in this process. make: called at each start."""
 
     is_ours = True
@@ -110,7 +110,7 @@ class NodeProgram:
         self.tasks = ()
 
 
-class Elsewhere:
+class ExternalDriver:
     """A driver that somebody else runs: it goes on, whatever happens to the node."""
 
     is_ours = False

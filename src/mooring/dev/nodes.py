@@ -14,7 +14,7 @@ from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.wire_driver import WireDriver
 from mooring.dev.drivers import Sockets
-from mooring.dev.node import Node, Shared
+from mooring.dev.node import PlaneNode, Shared
 from mooring.wire.grpc.codes import Code
 
 INFO_S: Final = 10.0
@@ -27,7 +27,7 @@ class Nodes:
 
     def __init__(self, shared: Shared) -> None:
         self._story = shared.starter.story
-        self._nodes = {name: Node(name, shared) for name in shared.starter.nodes}
+        self._nodes = {name: PlaneNode(name, shared) for name in shared.starter.nodes}
 
     @property
     def roots(self) -> Mapping[str, Path]:
@@ -75,7 +75,7 @@ class Nodes:
         for name in self._nodes:
             await self.revive(name)
 
-    def _node(self, name: str) -> Node:
+    def _node(self, name: str) -> PlaneNode:
         if name not in self._nodes:
             raise ConfigError(f"there is no node {name!r} here, only {', '.join(self._nodes)}")
         return self._nodes[name]

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, TextIO
 
-from mooring.dev.screen import Stream
+from mooring.dev.screen import TerminalStream
 
 WAITING_MAX: Final = 4 * 2**20
 """Bytes that wait for a reader; what is written beyond them is left out, and a line says so."""
@@ -26,7 +26,7 @@ _LAST_S: Final = 1.0
 
 
 class Output:
-    """Implements `Stream`. Writing raises the stream's own error once that has failed, as after its reader has gone."""
+    """Implements `TerminalStream`. Writing raises the stream's own error once that has failed, as after its reader has gone."""
 
     def __init__(self, stream: TextIO, waiting_max: int = WAITING_MAX) -> None:
         stream.flush()
@@ -110,14 +110,14 @@ class Output:
                 select.select([], [self._descriptor], [])
 
 
-def settle(stream: Stream) -> None:
+def settle(stream: TerminalStream) -> None:
     """Written lines are passed on, unless their reader takes nothing. In any thread."""
     if isinstance(stream, Output):
         stream.settle(_SETTLED_S)
 
 
 @contextmanager
-def passed_on(stream: TextIO) -> Iterator[Stream]:
+def passed_on(stream: TextIO) -> Iterator[TerminalStream]:
     """The stream through an output, which is closed at the end. A stream in memory has no reader, and stays as it is."""
     try:
         output = Output(stream)

@@ -38,7 +38,7 @@ from mooring.csi.capabilities import DriverInfo
 from mooring.csi.session import DriverChanged, Session
 from mooring.csi.wire_driver import WireDriver
 from mooring.dev.controllers import Controllers
-from mooring.dev.driver_form import Form, Reference
+from mooring.dev.driver_form import Form, ReferenceDriver
 from mooring.dev.drivers import Sockets, Starter
 from mooring.dev.extras import Extras, extras_of, install
 from mooring.dev.introduction import LastFailure, introduced
@@ -123,7 +123,7 @@ async def running(
             lease_s = min(LEASE_S, LEASE_SHARE * patience.grace_s)
             shared = Shared(cluster, session.info.name, build.starter, sockets, group, Metrics(), lease_s)
             agents = Nodes(shared) if ids else None
-            state_folder = build.starter.state_folder if isinstance(form, Reference) else None
+            state_folder = build.starter.state_folder if isinstance(form, ReferenceDriver) else None
             yield Plane(
                 build.starter.folder, cluster, build.kubeconfig, sockets.controller, state_folder, session.info, agents, ids, extras
             )

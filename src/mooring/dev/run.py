@@ -20,7 +20,7 @@ from mooring.csi.socket_driver import SocketDriver
 from mooring.csi.wire_driver import WireDriver
 from mooring.dev.demo.demo import Demo
 from mooring.dev.demo.stage import NODE_NAMES, PATIENCE, Stage, growing_type
-from mooring.dev.driver_form import Reference
+from mooring.dev.driver_form import ReferenceDriver
 from mooring.dev.farewell import end_pods
 from mooring.dev.folder import run_folder
 from mooring.dev.getting_started import Commands, ready_text
@@ -103,7 +103,7 @@ async def _prepare(plane: Plane, cluster: Cluster, driver: Driver, options: DevO
             options.nodes,
             options.topology,
             plane.extras,
-            reference=isinstance(options.form, Reference),
+            reference=isinstance(options.form, ReferenceDriver),
             has_agents=plane.nodes is not None,
             default_class=options.default_class,
         )
@@ -174,7 +174,7 @@ async def _demo(folder: Path, space: MountSpace, story: Story, clock: Clock, ran
     fs_type, obstacle = growing_type(space, folder)
     plane_of = running(
         folder,
-        Reference(images=bool(fs_type)),
+        ReferenceDriver(images=bool(fs_type)),
         nodes=NODE_NAMES,
         topology={},
         mounts=space.can_mount,

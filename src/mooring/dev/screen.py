@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self, TextIO, cast
 
 from mooring.base.text import visible, visible_lines
-from mooring.dev.story import Happening, Screen
+from mooring.dev.story import Screen, StoryLine
 
 _ROAD_WIDTH: Final = 14
 _WIDTH_MIN: Final = 40
@@ -31,7 +31,7 @@ Part = tuple[str, str]
 """Text, and its style on a live screen."""
 
 
-class Stream(Protocol):
+class TerminalStream(Protocol):
     """The part of a TextIO that a screen needs."""
 
     @property
@@ -52,7 +52,7 @@ class Shown(Screen, Protocol):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
 
 
-def screen_for(stream: Stream, when_gone: Callable[[], None] = lambda: None) -> Shown:
+def screen_for(stream: TerminalStream, when_gone: Callable[[], None] = lambda: None) -> Shown:
     """A live screen for a terminal, with rich installed; else plain lines. when_gone: as for PlainScreen."""
     if stream.isatty() and os.environ.get("TERM", "dumb") != "dumb":
         try:
@@ -95,8 +95,8 @@ class PlainScreen:
     _OK: Part = ("ok: ", "")
     _FAILED: Part = ("FAILED: ", "")
 
-    def __init__(self, stream: Stream, when_gone: Callable[[], None] = lambda: None) -> None:
-        self._stream: Stream | None = stream
+    def __init__(self, stream: TerminalStream, when_gone: Callable[[], None] = lambda: None) -> None:
+        self._stream: TerminalStream | None = stream
         self._when_gone = when_gone
         self._is_terminal = stream.isatty()
 
@@ -116,7 +116,7 @@ class PlainScreen:
         self._line("", "")
         self._line(text, "bold", (f"{at_s:6.3f}  ", "dim"))
 
-    def happening(self, one: Happening) -> None:
+    def happening(self, one: StoryLine) -> None:
         style = "red" if one.problem else _COLOURS.get(one.who, "")
         way = (f"{visible(road(one)):<{_ROAD_WIDTH}}  ", style)
         self._line(visible(described(one)), "red" if one.problem else "", (f"{one.at_s:6.3f}    ", "dim"), way)
@@ -149,14 +149,14 @@ class PlainScreen:
             self._when_gone()
 
 
-def road(one: Happening) -> str:
+def road(one: StoryLine) -> str:
     """`attacher → API`, `CSI → driver`."""
     if one.via == "CSI":
         return f"CSI → {one.who}"
     return f"{one.who} → {one.via}" if one.via else one.who
 
 
-def described(one: Happening) -> str:
+def described(one: StoryLine) -> str:
     """The action, its result, and its duration."""
     outcome = f"failed: {one.problem}" if one.problem else one.result
     took = "" if one.seconds is None else f"({one.seconds * 1000:.1f} ms)"
@@ -169,7 +169,7 @@ class LiveScreen(PlainScreen):
     _OK = ("✓ ", "bold green")
     _FAILED = ("✗ ", "bold red")
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: TerminalStream) -> None:
         from rich.console import Console  # noqa: PLC0415 (here, so that plain lines need no rich)
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
         from rich.text import Text  # noqa: PLC0415

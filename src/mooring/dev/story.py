@@ -63,7 +63,7 @@ def _ordinal(number: int) -> str:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Happening:
+class StoryLine:
     """One line. at_s: since the start of the story. who: the caller over the API, or the called part over CSI; via: which of them, or "".
 
     problem: the error, "" for none. seconds: None when nobody waited for it.
@@ -83,7 +83,7 @@ class Screen(Protocol):
 
     def title(self, text: str) -> None: ...
     def step(self, at_s: float, text: str) -> None: ...
-    def happening(self, one: Happening) -> None: ...
+    def happening(self, one: StoryLine) -> None: ...
     def check(self, at_s: float, text: str) -> None:
         """Something was looked up and found as it should be."""
 
@@ -147,11 +147,11 @@ class Story:
         at_s = self.elapsed_s
         again = self._repeats.seen((who, via, same), at_s, name) if same else None
         if again is None:
-            one = Happening(at_s, who, via, what, result, problem, seconds)
+            one = StoryLine(at_s, who, via, what, result, problem, seconds)
         elif problem:
-            one = Happening(at_s, who, via, again.name or what, problem=again.words)
+            one = StoryLine(at_s, who, via, again.name or what, problem=again.words)
         else:
-            one = Happening(at_s, who, via, again.name or what, result=again.words)
+            one = StoryLine(at_s, who, via, again.name or what, result=again.words)
         self._screen.happening(one)
 
     def wrote(self, who: str, what: str, seconds: float, problem: str = "", *, same: str = "", name: str = "") -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from mooring.api.pods import PODS
 from mooring.base.errors import MooringError
-from mooring.cli.orphans import Orphans, OrphansFlags
+from mooring.cli.orphans import OrphansCommand, OrphansFlags
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.inspect.delete_volume import FRESH_S
@@ -79,7 +79,7 @@ class OrphanActs(JournalActs):
         out, err = io.StringIO(), io.StringIO()
         given = OrphansFlags(timeout_s=TIMEOUT_S, **flags)
         try:
-            code = await Orphans(given, self._cluster, driver, self._world.clock, io.StringIO(f"{DRIVER}\n"), out, err).run()
+            code = await OrphansCommand(given, self._cluster, driver, self._world.clock, io.StringIO(f"{DRIVER}\n"), out, err).run()
         except MooringError as error:
             self._world.story.tell("orphans", str(error))
             return

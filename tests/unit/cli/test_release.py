@@ -18,7 +18,7 @@ from mooring.api.volume_names import unique_name
 from mooring.apiserver.local import Faults
 from mooring.base.errors import ConfigError
 from mooring.cli import mooring as command
-from mooring.cli.release import CANNOT, CLEAN, LEFT, ReleaseFlags, Releasing
+from mooring.cli.release import CANNOT, CLEAN, LEFT, ReleaseCommand, ReleaseFlags
 from tests.support.builders import (
     DRIVER,
     FINALIZER,
@@ -50,7 +50,7 @@ class ReleaseWorld(ClusterWorld):
     async def run(self, typed: str = "", **flags: Any) -> int:
         self.out, self.err = io.StringIO(), io.StringIO()
         given = ReleaseFlags(**{"driver": DRIVER, **flags})
-        return await Releasing(given, self.cluster, self.clock, io.StringIO(typed), self.out, self.err).run()
+        return await ReleaseCommand(given, self.cluster, self.clock, io.StringIO(typed), self.out, self.err).run()
 
     async def report(self, **flags: Any) -> dict[str, Any]:
         """What one look shows. Nothing is written."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from mooring.base.errors import ConfigError
-from mooring.dev.driver_form import CommandLine, Form, PythonClass, Reference, Socket, parse_form
+from mooring.dev.driver_form import CommandLine, Form, PythonClass, ReferenceDriver, Socket, parse_form
 
 
 @pytest.mark.parametrize(
     ("text", "form"),
     [
-        ("", Reference()),
+        ("", ReferenceDriver()),
         ("unix:///run/csi.sock", Socket("/run/csi.sock")),
         ("driver:Mine", PythonClass("driver:Mine")),
         ("my.package.driver:Mine", PythonClass("my.package.driver:Mine")),

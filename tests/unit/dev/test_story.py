@@ -14,7 +14,7 @@ from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.redact import redacted
 from mooring.dev.screen import LiveScreen, PlainScreen, screen_for
-from mooring.dev.story import Happening, Story, log_told_in
+from mooring.dev.story import Story, StoryLine, log_told_in
 from mooring.dev.summary import LINE_MAX, VALUE_MAX, message_summary, patch_summary
 from mooring.driver.guard import CallRecord
 from mooring.wire.grpc.codes import Code
@@ -186,7 +186,7 @@ def test_on_a_terminal_lines_break_at_words_and_are_indented(
     monkeypatch.setenv("COLUMNS", str(width))
     stream = Tty() if screen_of is PlainScreen else io.StringIO()
     with screen_of(stream) as screen:
-        screen.happening(Happening(0.0, "driver", "CSI", LONG, result="OK", seconds=0.0031))
+        screen.happening(StoryLine(0.0, "driver", "CSI", LONG, result="OK", seconds=0.0031))
         screen.check(1.0, LONG)
     first, second = stream.getvalue().split(" 1.000 ")
     indent = 12
@@ -211,7 +211,7 @@ def test_what_nobody_looks_at_is_one_line(monkeypatch: pytest.MonkeyPatch) -> No
     """Files and pipes are searched."""
     monkeypatch.setenv("COLUMNS", "80")
     stream = io.StringIO()
-    PlainScreen(stream).happening(Happening(0.0, "driver", "CSI", LONG))
+    PlainScreen(stream).happening(StoryLine(0.0, "driver", "CSI", LONG))
     assert 1 == stream.getvalue().count("\n")
 
 

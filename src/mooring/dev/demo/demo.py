@@ -14,8 +14,8 @@ from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES, VOLUME_SNAPSHOT_CONTEN
 from mooring.api.storage import CSI_DRIVERS, CSI_NODES, STORAGE_CLASSES, VOLUME_ATTACHMENTS, VOLUME_ATTRIBUTES_CLASSES
 from mooring.api.workloads import DEPLOYMENTS, REPLICA_SETS
 from mooring.base.clock import Clock
-from mooring.dev.demo.growth import ATTRIBUTES, Growth
-from mooring.dev.demo.life import CLAIM, Life
+from mooring.dev.demo.growth import ATTRIBUTES, GrowthDemo
+from mooring.dev.demo.life import CLAIM, LifeDemo
 from mooring.dev.demo.stage import CLASS, NAMESPACE, NODE_NAMES, Stage
 from mooring.dev.seed_objects import attributes_class, csi_driver, node, snapshot_class, storage_class
 
@@ -41,8 +41,8 @@ class Demo:
 
     def __init__(self, stage: Stage, clock: Clock) -> None:
         self._stage, self._cluster, self._story = stage, stage.cluster, stage.story
-        self._life = Life(stage)
-        self._growth = Growth(stage, self._life, clock)
+        self._life = LifeDemo(stage)
+        self._growth = GrowthDemo(stage, self._life, clock)
 
     async def run(self) -> None:
         """Raises DemoFailed, or what the ports raise."""

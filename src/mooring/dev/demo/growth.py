@@ -13,7 +13,7 @@ from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS, Vol
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.api.volume_names import attachment_name
 from mooring.base.clock import Clock
-from mooring.dev.demo.life import CLAIM, GREETING, Life, is_bound
+from mooring.dev.demo.life import CLAIM, GREETING, LifeDemo, is_bound
 from mooring.dev.demo.stage import CLASS, NAMESPACE, Diary, Stage
 from mooring.dev.seed_objects import claim, pod, restored, snapshot
 from mooring.kube.cluster import Patch, PatchType
@@ -29,10 +29,10 @@ _GROWN_BY_MIB: Final = 900
 """At the least, of the 1024: a file system has its own use for some of them."""
 
 
-class Growth:
+class GrowthDemo:
     """life: of the volume, whose pod runs."""
 
-    def __init__(self, stage: Stage, life: Life, clock: Clock) -> None:
+    def __init__(self, stage: Stage, life: LifeDemo, clock: Clock) -> None:
         self._stage, self._life, self._diary = stage, life, Diary(clock)
         self._cluster, self._story, self._polling = stage.cluster, stage.story, stage.polling
         self._pv = self._handle = ""  # of the restored volume

@@ -30,7 +30,7 @@ GREETING: Final = "written by the first pod"
 _PODS: Final = Selection(namespace=NAMESPACE, label_selector=f"app={NAME}")
 
 
-class Life:
+class LifeDemo:
     """One volume's."""
 
     def __init__(self, stage: Stage) -> None:

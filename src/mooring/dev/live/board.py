@@ -22,7 +22,7 @@ READY: Final = "Ready"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Objects:
+class ObjectBoard:
     """The API server's objects at one moment."""
 
     nodes: Collection[Node] = ()
@@ -92,7 +92,7 @@ _COUNTDOWNS: Final = ("in_s", "wait_s", "left_s")
 _MOUNTS: Final = frozenset({"NodeStageVolume", "NodeUnstageVolume", "NodePublishVolume", "NodeUnpublishVolume"})
 
 
-class Reasons:
+class ReasonBoard:
     """The latest reason of each key of each queue."""
 
     def __init__(self) -> None:
@@ -122,18 +122,18 @@ def _aged(because: Because, age_s: float) -> Because:
 
 
 @dataclasses.dataclass(slots=True)
-class Mounted:
+class MountedVolume:
     """A volume on a node. targets: the paths where pods see it."""
 
     is_staged: bool = False
     targets: set[str] = dataclasses.field(default_factory=set)
 
 
-class Mounts:
+class MountBoard:
     """The work of the driver on each node, as its calls show it."""
 
     def __init__(self) -> None:
-        self._of_handle: defaultdict[str, dict[str, Mounted]] = defaultdict(dict)
+        self._of_handle: defaultdict[str, dict[str, MountedVolume]] = defaultdict(dict)
 
     def called(self, record: CallRecord, who: str) -> None:
         """who: the node."""
@@ -142,7 +142,7 @@ class Mounts:
             self._change(record.rpc, request.get("volume_id", ""), who, request.get("target_path", ""))
 
     def _change(self, rpc: str, handle: str, node: str, target: str) -> None:
-        mounted = self._of_handle[handle].setdefault(node, Mounted())
+        mounted = self._of_handle[handle].setdefault(node, MountedVolume())
         match rpc:
             case "NodePublishVolume":
                 mounted.targets.add(target)
@@ -150,7 +150,7 @@ class Mounts:
                 mounted.targets.discard(target)
             case _:
                 mounted.is_staged = rpc == "NodeStageVolume"
-        if mounted == Mounted():
+        if mounted == MountedVolume():
             del self._of_handle[handle][node]
         if not self._of_handle[handle]:
             del self._of_handle[handle]
@@ -160,7 +160,7 @@ class Mounts:
         for mounted in self._of_handle.values():
             mounted.pop(node, None)
 
-    def on_nodes(self, handle: str) -> Mapping[str, Mounted]:
+    def on_nodes(self, handle: str) -> Mapping[str, MountedVolume]:
         """By node, where anything of the volume is left."""
         return self._of_handle.get(handle, {})
 

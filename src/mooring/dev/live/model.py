@@ -17,7 +17,7 @@ from mooring.api.snapshot import VolumeSnapshot
 from mooring.api.storage import CSINode
 from mooring.base.clock import Instant
 from mooring.control.result import Because
-from mooring.dev.live.board import Board, Mounts, NodeRow, Objects, Reasons, Since, VolumeRow, state_of
+from mooring.dev.live.board import Board, MountBoard, NodeRow, ObjectBoard, ReasonBoard, Since, VolumeRow, state_of
 from mooring.dev.live.volumes import VolumeRows
 from mooring.driver.guard import CallRecord
 
@@ -27,7 +27,7 @@ class Model:
 
     def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
         self.changed = changed
-        self._reasons, self._mounts, self._since = Reasons(), Mounts(), Since()
+        self._reasons, self._mounts, self._since = ReasonBoard(), MountBoard(), Since()
 
     def called(self, record: CallRecord, who: str) -> None:
         """A call to the driver has ended. who: the called part, a node's name for its agent's calls."""
@@ -44,7 +44,7 @@ class Model:
         self._mounts.lost(node)
         self.changed()
 
-    def board(self, objects: Objects, now: Instant) -> Board:
+    def board(self, objects: ObjectBoard, now: Instant) -> Board:
         nodes = tuple(node_rows(objects))
         of_volumes = VolumeRows(objects, self._mounts, self._reasons, now).all()
         volumes = (*of_volumes, *snapshot_rows(objects, self._reasons, now))
@@ -61,7 +61,7 @@ _EFFECTS: Final = ("NoExecute", "NoSchedule", "PreferNoSchedule")
 """The one that hinders most first."""
 
 
-def node_rows(objects: Objects) -> Iterator[NodeRow]:
+def node_rows(objects: ObjectBoard) -> Iterator[NodeRow]:
     """By name."""
     csi_nodes = {one.metadata.name: one for one in objects.csi_nodes}
     attached = Counter(one.spec.node_name for one in objects.attachments if one.status.attached)
@@ -110,7 +110,7 @@ _QUEUE: Final = "snapshot-controller-snapshot"
 _CONTENTS: Final = "csi-snapshotter-content"
 
 
-def snapshot_rows(objects: Objects, reasons: Reasons, now: Instant) -> Iterator[VolumeRow]:
+def snapshot_rows(objects: ObjectBoard, reasons: ReasonBoard, now: Instant) -> Iterator[VolumeRow]:
     """By name, in the columns of volumes: the snapshot stands for the claim, its content for the volume."""
     for one in sorted(objects.snapshots, key=key_of):
         stage = "Deleting" if is_deleting(one) else "" if _is_ready(one) else "Creating"
@@ -119,7 +119,7 @@ def snapshot_rows(objects: Objects, reasons: Reasons, now: Instant) -> Iterator[
             yield VolumeRow(f"snapshot {key_of(one).name}", content, "", stage, _text(one, content, reasons, now), waits=True)
 
 
-def _text(one: VolumeSnapshot, content: str, reasons: Reasons, now: Instant) -> str:
+def _text(one: VolumeSnapshot, content: str, reasons: ReasonBoard, now: Instant) -> str:
     error = one.status.error if one.status is not None else None
     if error is not None and error.message:
         return error.message

@@ -53,26 +53,26 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _node_columns(width: int) -> Sequence[Column]:
+def _node_columns(width: int) -> Sequence[ScreenColumn]:
     return (
-        Column("NODE", min(40, width // 3)),
-        Column("STATE", 8),
-        Column("FOR", 6, right=True),
-        Column("ZONE", 20, leaves=14),
-        Column("VOLUMES", 9, leaves=12, right=True),
-        Column("PODS", 5, leaves=16, right=True),
-        Column("TAINTS"),
+        ScreenColumn("NODE", min(40, width // 3)),
+        ScreenColumn("STATE", 8),
+        ScreenColumn("FOR", 6, right=True),
+        ScreenColumn("ZONE", 20, leaves=14),
+        ScreenColumn("VOLUMES", 9, leaves=12, right=True),
+        ScreenColumn("PODS", 5, leaves=16, right=True),
+        ScreenColumn("TAINTS"),
     )
 
 
-def _volume_columns(width: int) -> Sequence[Column]:
+def _volume_columns(width: int) -> Sequence[ScreenColumn]:
     return (
-        Column("CLAIM", min(40, width // 3)),
-        Column("VOLUME", 40, leaves=44),
-        Column("NODE", 20, leaves=16),
-        Column("STAGE", 12),
-        Column("FOR", 6, right=True),
-        Column("WAITS FOR, OR USED BY"),
+        ScreenColumn("CLAIM", min(40, width // 3)),
+        ScreenColumn("VOLUME", 40, leaves=44),
+        ScreenColumn("NODE", 20, leaves=16),
+        ScreenColumn("STAGE", 12),
+        ScreenColumn("FOR", 6, right=True),
+        ScreenColumn("WAITS FOR, OR USED BY"),
     )
 
 
@@ -164,8 +164,8 @@ class _Page:
         titles, *lines = self._table(_volume_columns(self.width), bare).lines()
         return titles, [[line, *self._below(text, most)] for line, text in zip(lines, below, strict=True)]
 
-    def _table(self, columns: Sequence[Column], cells: Sequence[Row]) -> Table:
-        return Table(columns, cells, self.width, self.cut)
+    def _table(self, columns: Sequence[ScreenColumn], cells: Sequence[Row]) -> ScreenTable:
+        return ScreenTable(columns, cells, self.width, self.cut)
 
     def _below(self, text: str, most: int) -> Iterator[Line]:
         width = self.width - _INDENT
@@ -193,7 +193,7 @@ GAP: Final = 2
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Column:
+class ScreenColumn:
     """width: the most that it takes. leaves: it is shown only where the last column keeps so much room. right: aligned."""
 
     title: str
@@ -203,10 +203,10 @@ class Column:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Table:
+class ScreenTable:
     """The last column has what is left of the width. cut: ends text that is cut."""
 
-    columns: Sequence[Column]
+    columns: Sequence[ScreenColumn]
     rows: Sequence[Row]
     width: int
     cut: str

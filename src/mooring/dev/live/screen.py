@@ -24,7 +24,7 @@ from mooring.base.log import logger
 from mooring.dev.live.board import Board
 from mooring.dev.live.render import Line, plain, render
 from mooring.dev.output import Output
-from mooring.dev.screen import LiveScreen, Part, PlainScreen, Stream, is_in_front, wrapped
+from mooring.dev.screen import LiveScreen, Part, PlainScreen, TerminalStream, is_in_front, wrapped
 
 _PAUSE_S: Final = 0.1
 _SHARE_MAX: Final = 0.1
@@ -41,7 +41,7 @@ class ViewScreen(PlainScreen):
 
     _OK, _FAILED = LiveScreen._OK, LiveScreen._FAILED
 
-    def __init__(self, stream: Stream, keyboard: TextIO | None = None, when_gone: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, stream: TerminalStream, keyboard: TextIO | None = None, when_gone: Callable[[], None] = lambda: None) -> None:
         super().__init__(stream, when_gone)
         self._console = Console(file=cast(TextIO, stream), highlight=False)
         self._ascii_only = not (stream.encoding or "utf-8").lower().startswith("utf")

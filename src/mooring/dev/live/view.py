@@ -13,12 +13,12 @@ from mooring.base.clock import Clock
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
 from mooring.control.runtime import Runtime
-from mooring.dev.screen import Shown, Stream, screen_for
+from mooring.dev.screen import Shown, TerminalStream, screen_for
 from mooring.dev.story import Listener
 from mooring.kube.cluster import Cluster
 
 
-class View(Protocol):
+class LiveView(Protocol):
     """model: hears of the story's events, None for nobody."""
 
     @property
@@ -30,8 +30,8 @@ class View(Protocol):
 
 
 def view_for(
-    stream: Stream, keyboard: TextIO | None, when_gone: Callable[[], None], clock: Clock, randomness: Random, *, plain: bool
-) -> View:
+    stream: TerminalStream, keyboard: TextIO | None, when_gone: Callable[[], None], clock: Clock, randomness: Random, *, plain: bool
+) -> LiveView:
     """plain: never more than lines. when_gone: as for PlainScreen."""
     is_terminal = stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
     if plain or not is_terminal or importlib.util.find_spec("rich") is None:
@@ -49,7 +49,9 @@ class _Lines:
 
 
 class _Live:
-    def __init__(self, stream: Stream, keyboard: TextIO | None, when_gone: Callable[[], None], clock: Clock, randomness: Random) -> None:
+    def __init__(
+        self, stream: TerminalStream, keyboard: TextIO | None, when_gone: Callable[[], None], clock: Clock, randomness: Random
+    ) -> None:
         from mooring.dev.live.model import Model  # noqa: PLC0415 (here, so that lines need no rich)
         from mooring.dev.live.screen import ViewScreen  # noqa: PLC0415
 

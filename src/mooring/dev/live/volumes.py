@@ -18,7 +18,7 @@ from mooring.api.pods import Pod
 from mooring.api.storage import VolumeAttachment
 from mooring.api.volume_names import unique_name
 from mooring.base.clock import Instant
-from mooring.dev.live.board import READY, Mounted, Mounts, Objects, Reasons, VolumeRow, state_of
+from mooring.dev.live.board import READY, MountBoard, MountedVolume, ObjectBoard, ReasonBoard, VolumeRow, state_of
 from mooring.sidecars.resizer.names import CONTROLLER_ERROR, FS_PENDING, MODIFY_ERROR, NODE_ERROR, STORAGE
 
 ATTACHER, ATTACH_DETACH, BINDER, PROVISIONS = "attacher", "attach-detach", "binder", "provisioner"
@@ -32,7 +32,7 @@ class _Place:
 
     node: str
     attachment: VolumeAttachment | None
-    mounted: Mounted
+    mounted: MountedVolume
     pods: tuple[Pod, ...]
 
     @property
@@ -52,7 +52,7 @@ class _Place:
 class VolumeRows:
     """The rows at one moment."""
 
-    def __init__(self, objects: Objects, mounts: Mounts, reasons: Reasons, now: Instant) -> None:
+    def __init__(self, objects: ObjectBoard, mounts: MountBoard, reasons: ReasonBoard, now: Instant) -> None:
         self._objects, self._mounts, self._reasons, self._now = objects, mounts, reasons, now
         self._volumes = {pv.metadata.name: pv for pv in objects.volumes}
         self._made_for = {pv.spec.claim_ref.uid: pv for pv in objects.volumes if pv.spec.claim_ref and pv.spec.claim_ref.uid}
@@ -161,13 +161,13 @@ class VolumeRows:
 
     def _on_nodes(self, pv: PersistentVolume, found: Iterable[VolumeAttachment], users: Iterable[Pod]) -> tuple[_Place, ...]:
         attachments = {one.spec.node_name: one for one in found}
-        mounted: Mapping[str, Mounted] = self._mounts.on_nodes(pv.spec.csi.volume_handle) if pv.spec.csi is not None else {}
+        mounted: Mapping[str, MountedVolume] = self._mounts.on_nodes(pv.spec.csi.volume_handle) if pv.spec.csi is not None else {}
         pods = defaultdict(list)
         for pod in users:
             if pod.spec.node_name:
                 pods[pod.spec.node_name].append(pod)
         names = sorted({*attachments, *mounted, *pods})
-        return tuple(_Place(node, attachments.get(node), mounted.get(node, Mounted()), tuple(pods[node])) for node in names)
+        return tuple(_Place(node, attachments.get(node), mounted.get(node, MountedVolume()), tuple(pods[node])) for node in names)
 
     def _placed(self, claim: str, pv: PersistentVolume, place: _Place) -> VolumeRow:
         stage, text, waits = self._on_node(pv, place)

@@ -13,7 +13,7 @@ from mooring.api.storage import CSI_DRIVERS, CSI_NODES, VOLUME_ATTACHMENTS
 from mooring.base.errors import first_of
 from mooring.control.caches import Caches
 from mooring.control.runtime import Runtime
-from mooring.dev.live.board import Board, Objects
+from mooring.dev.live.board import Board, ObjectBoard
 from mooring.dev.live.model import Model
 from mooring.dev.live.screen import ViewScreen
 from mooring.kube.cache.store import Store
@@ -33,7 +33,7 @@ async def viewed(screen: ViewScreen, model: Model, runtime: Runtime, *, snapshot
         informer.on_change(lambda _change: screen.changed())
 
     def board() -> Board:
-        objects = Objects(
+        objects = ObjectBoard(
             nodes.store.values(),
             csi_nodes.store.values(),
             pods.store.values(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mooring.dev.live.board import NodeRow, Objects
+from mooring.dev.live.board import NodeRow, ObjectBoard
 from mooring.dev.live.model import ZONE, Model, node_rows
 from tests.support.builders import Json, a_csi_node, a_pod, a_ready_node, an_attached_va, typed
 
@@ -13,7 +13,7 @@ UNREACHABLE = "node.kubernetes.io/unreachable"
 
 def the_row(node: Json, csi_node: Json | None = None, pods: tuple[Json, ...] = (), attachments: tuple[Json, ...] = ()) -> NodeRow:
     csi_nodes = [typed(csi_node)] if csi_node else []
-    (row,) = node_rows(Objects([typed(node)], csi_nodes, [typed(pod) for pod in pods], attachments=[typed(one) for one in attachments]))
+    (row,) = node_rows(ObjectBoard([typed(node)], csi_nodes, [typed(pod) for pod in pods], attachments=[typed(one) for one in attachments]))
     return row
 
 
@@ -59,7 +59,7 @@ def test_its_volumes_and_pods_are_counted() -> None:
 def test_since_when_a_node_is_not_well() -> None:
     model = Model()
     boards = [
-        model.board(Objects([typed(a_ready_node("n1", ready=ready))]), now) for ready, now in ((True, 0.0), (False, 5.0), (False, 9.0))
+        model.board(ObjectBoard([typed(a_ready_node("n1", ready=ready))]), now) for ready, now in ((True, 0.0), (False, 5.0), (False, 9.0))
     ]
     assert [None, 0.0, 4.0] == [board.nodes[0].for_s for board in boards]
     assert [False, True, True] == [board.ticks for board in boards]

@@ -19,7 +19,7 @@ from mooring.dev.live.board import Board, NodeRow, VolumeRow
 from mooring.dev.live.screen import ViewScreen
 from mooring.dev.live.view import view_for
 from mooring.dev.screen import LiveScreen, PlainScreen
-from mooring.dev.story import Happening
+from mooring.dev.story import StoryLine
 from tests.support.emulator import Emulator
 from tests.support.virtual_loop import in_virtual_time
 
@@ -90,8 +90,8 @@ def shown(terminal: Emulator) -> Shown:
     return Shown(terminal)
 
 
-def a_line(number: int) -> Happening:
-    return Happening(float(number), "driver", "CSI", f"Call number={number}", "OK")
+def a_line(number: int) -> StoryLine:
+    return StoryLine(float(number), "driver", "CSI", f"Call number={number}", "OK")
 
 
 async def test_lines_go_by_above_the_view_and_none_is_lost(shown: Shown) -> None:
@@ -231,7 +231,7 @@ async def test_an_error_of_the_view_ends_the_view_alone(shown: Shown, caplog: py
 async def test_a_terminal_without_unicode(terminal: Emulator) -> None:
     shown = Shown(terminal, "ascii")
     async with shown.viewing():
-        shown.screen.happening(Happening(1.0, "driver", "CSI", "Probe", problem="no → “way” …"))
+        shown.screen.happening(StoryLine(1.0, "driver", "CSI", "Probe", problem="no → “way” …"))
         shown.show(WAITING)
         assert await shown.sees(lambda: any(line.startswith("-- 1 node - 1 volume, 1 waiting --") for line in terminal.shown))
     assert any('CSI -> driver    Probe  -> failed: no -> "way" ...' in line.replace("\n", "") for line in terminal.shown)
@@ -249,7 +249,7 @@ async def test_without_colour(terminal: Emulator, monkeypatch: pytest.MonkeyPatc
 
 async def test_a_drivers_control_characters_move_no_cursor(shown: Shown) -> None:
     async with shown.viewing():
-        shown.screen.happening(Happening(1.0, "driver", "CSI", "Probe", problem="a\x1b[2J\x07b\rc"))
+        shown.screen.happening(StoryLine(1.0, "driver", "CSI", "Probe", problem="a\x1b[2J\x07b\rc"))
         assert await shown.sees(lambda: "a\\x1b[2J\\x07b\\rc" in "\n".join(shown.terminal.shown)), shown.terminal.shown
 
 

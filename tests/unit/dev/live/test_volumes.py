@@ -13,7 +13,7 @@ from mooring.cluster.attachdetach import reasons as attachdetach
 from mooring.control.reasons import reason
 from mooring.control.result import TriesAgain
 from mooring.csi.errors import DriverError
-from mooring.dev.live.board import Objects, VolumeRow
+from mooring.dev.live.board import ObjectBoard, VolumeRow
 from mooring.dev.live.model import Model
 from mooring.driver.guard import CallRecord
 from mooring.wire.grpc.codes import Code
@@ -65,11 +65,11 @@ class Says:
     text: str
 
 
-def objects(*bodies: Json) -> Objects:
+def objects(*bodies: Json) -> ObjectBoard:
     found: dict[str, list[object]] = {field: [] for field in FIELDS.values()}
     for body in bodies:
         found[FIELDS[body["kind"]]].append(typed(body))
-    return Objects(**found)  # type: ignore[arg-type]
+    return ObjectBoard(**found)  # type: ignore[arg-type]
 
 
 def a_call(rpc: str, error: DriverError | None = None, **request: str) -> CallRecord:
