@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mooring.base.clock import Clock
     from mooring.csi.driver import Driver
     from mooring.inspect.inventory import Scanner
-    from mooring.inspect.orphans import Finding, Report
+    from mooring.inspect.orphans import Finding, OrphansReport
     from mooring.kube.cluster import Cluster
 
 CLEAN, CANNOT, LEFT = 0, 1, 3
@@ -183,7 +183,7 @@ class OrphansCommand:
         except DriverError:
             return {}
 
-    async def _look(self) -> Report:
+    async def _look(self) -> OrphansReport:
         from mooring.inspect.orphans import judged
 
         return judged(await self._scanner().scan(), self._flags.prefix)
@@ -205,7 +205,7 @@ class OrphansCommand:
         self._show(report, {})
         return LEFT
 
-    async def _tidied(self, report: Report) -> Report:
+    async def _tidied(self, report: OrphansReport) -> OrphansReport:
         """The report of another look, where anything was taken out of the journal. Raises MooringError."""
         from mooring.inspect.settled import tidied
 
@@ -217,7 +217,7 @@ class OrphansCommand:
 
     # -- deleting
 
-    def _chosen(self, report: Report) -> tuple[Finding, ...]:
+    def _chosen(self, report: OrphansReport) -> tuple[Finding, ...]:
         """Raises ConfigError for a volume that must stay, and where the cluster may be the wrong one."""
         deletable = report.deletable(self._named)
         kept = sorted(self._named - {finding.handle for finding in deletable})
@@ -231,7 +231,7 @@ class OrphansCommand:
             )
         return deletable
 
-    def _say_why_nothing(self, report: Report) -> None:
+    def _say_why_nothing(self, report: OrphansReport) -> None:
         kept = report.deletable_at_all()
         if not kept:
             self._say("nothing is deleted: no volume has leaked")
@@ -283,7 +283,7 @@ class OrphansCommand:
 
     # -- telling
 
-    def _show(self, report: Report, removed: Mapping[str, str]) -> None:
+    def _show(self, report: OrphansReport, removed: Mapping[str, str]) -> None:
         from mooring.inspect.render import as_json, as_table
 
         shown = as_json if self._flags.output == "json" else as_table

@@ -25,7 +25,7 @@ from mooring.cli.tables import ProcessFlags
 
 if TYPE_CHECKING:
     from mooring.base.clock import Clock
-    from mooring.inspect.left_behind import Held, LeftBehind
+    from mooring.inspect.left_behind import HeldObject, LeftBehind
     from mooring.inspect.removed_driver import Search
     from mooring.kube.cluster import Cluster
 
@@ -134,7 +134,7 @@ class ReleaseCommand:
             self._search = Search(self._cluster, self._clock, self._flags.driver, self._say)
         return judged(await self._search.look(), self._detached)
 
-    def _is_confirmed(self, chosen: Sequence[Held]) -> bool:
+    def _is_confirmed(self, chosen: Sequence[HeldObject]) -> bool:
         from mooring.inspect.left_behind import finalizer_of
         from mooring.inspect.render import counted
 
@@ -149,11 +149,11 @@ class ReleaseCommand:
         self._stderr.flush()
         return self._stdin.readline().strip() == self._flags.driver
 
-    async def _release(self, chosen: Sequence[Held]) -> None:
+    async def _release(self, chosen: Sequence[HeldObject]) -> None:
         """Raises MooringError; what was done until then is in the outcomes."""
-        from mooring.inspect.removed_driver import Release
+        from mooring.inspect.removed_driver import FinalizerRelease
 
-        async for one, problem in Release(self._cluster, self._clock, self._look).run(chosen):
+        async for one, problem in FinalizerRelease(self._cluster, self._clock, self._look).run(chosen):
             self._outcomes[one.key] = problem
             self._say(f"{one.kind} {one.name}: {problem or 'released'}")
 

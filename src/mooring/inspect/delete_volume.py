@@ -10,7 +10,7 @@ from mooring.base.clock import Clock, Instant
 from mooring.csi.driver import Call, Driver
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.inspect.orphans import Finding, Report
+from mooring.inspect.orphans import Finding, OrphansReport
 from mooring.wire.grpc.codes import Code
 
 FRESH_S: Final = 3.0
@@ -23,14 +23,14 @@ class Removal:
 
     driver: Driver
     clock: Clock
-    look: Callable[[], Awaitable[Report]]
+    look: Callable[[], Awaitable[OrphansReport]]
     named: Collection[str]
     secrets: Mapping[str, str]
     timeout_s: float
 
     async def run(self, findings: Sequence[Finding]) -> AsyncIterator[tuple[Finding, str]]:
         """Each volume with what kept it from being deleted, "" when it is gone. findings: of the first look. Raises what looking raises."""
-        report: Report | None = None
+        report: OrphansReport | None = None
         looked_at: Instant = 0.0
         for finding in findings:
             if report is None or self.clock.now() - looked_at > FRESH_S:

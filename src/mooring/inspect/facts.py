@@ -28,7 +28,7 @@ from mooring.sidecars.provisioner.names import PROVISIONED_BY
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Volume:
+class ListedVolume:
     """As the driver lists it. size_bytes: 0 when it does not say. words: of its context, where drivers put names."""
 
     handle: str
@@ -93,7 +93,7 @@ class Inventory:
     """
 
     driver: str
-    volumes: tuple[Volume, ...]
+    volumes: tuple[ListedVolume, ...]
     objects_before: tuple[Object, ...]
     objects: tuple[Object, ...]
     place: Mapping[str, str] = dataclasses.field(default_factory=dict)

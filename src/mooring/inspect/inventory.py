@@ -20,8 +20,8 @@ from mooring.inspect.facts import (
     CannotLook,
     Claim,
     Inventory,
+    ListedVolume,
     Object,
-    Volume,
     attachment_of,
     claimless,
     claims_of,
@@ -101,13 +101,13 @@ class Scanner:
         except NotServed:
             return []
 
-    async def _pods(self, volumes: Collection[Volume], objects: Collection[Object]) -> list[Pod]:
+    async def _pods(self, volumes: Collection[ListedVolume], objects: Collection[Object]) -> list[Pod]:
         """Pods are many, so they are asked for only where a volume has no PersistentVolume of its handle."""
         named = {found.handle for found in objects}
         return [] if all(volume.handle in named for volume in volumes) else await _all(self.cluster, PODS)
 
 
-async def _volumes(driver: Driver, timeout_s: float) -> AsyncIterator[Volume]:
+async def _volumes(driver: Driver, timeout_s: float) -> AsyncIterator[ListedVolume]:
     token, seen = "", set()
     for _ in range(PAGES_MAX):
         answer = await driver.list_volumes(csi.ListVolumesRequest(starting_token=token), Call(timeout_s))
@@ -121,9 +121,9 @@ async def _volumes(driver: Driver, timeout_s: float) -> AsyncIterator[Volume]:
     raise CannotLook(f"the driver's list of volumes does not end: {PAGES_MAX} pages")
 
 
-def _volume(entry: csi.ListVolumesResponse.Entry) -> Volume:
+def _volume(entry: csi.ListVolumesResponse.Entry) -> ListedVolume:
     listed, nodes = entry.volume, tuple(node_id for node_id in entry.status.published_node_ids if node_id)
-    return Volume(listed.volume_id, listed.capacity_bytes, tuple(listed.volume_context.values()), nodes)
+    return ListedVolume(listed.volume_id, listed.capacity_bytes, tuple(listed.volume_context.values()), nodes)
 
 
 async def _all(cluster: Cluster, kind: Kind[T], selection: Selection = EVERYTHING) -> list[T]:

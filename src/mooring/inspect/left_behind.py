@@ -37,7 +37,7 @@ class LiveLease:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Scene:
+class Traces:
     """The traces of a driver that one look has found.
 
     registered_on: nodes whose CSINode names it. in_use: each Node, with the volumes that its kubelet reports as in use.
@@ -55,7 +55,7 @@ class Scene:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Obstacle:
+class SignOfLife:
     """A sign that the driver is not gone. way_out: what to do about it."""
 
     text: str
@@ -63,7 +63,7 @@ class Obstacle:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Held:
+class HeldObject:
     """An object with the finalizer. kept: why it has to stay so, "" for nothing. others: further finalizers on it. after: the attachments
     that have to be free first.
     """
@@ -94,47 +94,47 @@ class LeftBehind:
     """The report. held: attachments first, for their volumes can go only after them."""
 
     driver: str
-    obstacles: tuple[Obstacle, ...]
-    held: tuple[Held, ...]
+    obstacles: tuple[SignOfLife, ...]
+    held: tuple[HeldObject, ...]
 
-    def free(self) -> tuple[Held, ...]:
+    def free(self) -> tuple[HeldObject, ...]:
         """All that may go, once there is no obstacle."""
         return tuple(one for one in self.held if not one.kept)
 
 
-def judged(scene: Scene, detached: Collection[str] = ()) -> LeftBehind:
+def judged(scene: Traces, detached: Collection[str] = ()) -> LeftBehind:
     """detached: names of attachments whose volumes are detached, as somebody has seen at the storage."""
     attachments = tuple(_held_attachments(scene, detached))
     volumes = tuple(_held_volumes(scene, {one.name: one for one in attachments}))
     return LeftBehind(scene.driver, tuple(_obstacles(scene)), (*attachments, *volumes))
 
 
-def _obstacles(scene: Scene) -> Iterator[Obstacle]:
+def _obstacles(scene: Traces) -> Iterator[SignOfLife]:
     driver = scene.driver
     if scene.is_installed:
-        yield Obstacle(f"its CSIDriver object {driver} is there", f"remove the driver, then kubectl delete csidriver {driver}")
+        yield SignOfLife(f"its CSIDriver object {driver} is there", f"remove the driver, then kubectl delete csidriver {driver}")
     if scene.registered_on:
-        yield Obstacle(
+        yield SignOfLife(
             f"it is registered on {_some(scene.registered_on)}",
             "delete its DaemonSet: the kubelets take the entries out of the CSINodes; of a machine that is gone, delete the Node",
         )
     for lease in scene.live_leases:
-        yield Obstacle(
+        yield SignOfLife(
             f"the Lease {lease.name} is held by {lease.holder}: {lease.why}",
             "delete the Deployment or StatefulSet with the driver's sidecars",
         )
 
 
-def _held_attachments(scene: Scene, detached: Collection[str]) -> Iterator[Held]:
+def _held_attachments(scene: Traces, detached: Collection[str]) -> Iterator[HeldObject]:
     handles = {pv.metadata.name: driver_and_handle(pv)[1] for pv in scene.volumes}
     for one in sorted(scene.attachments, key=lambda attachment: attachment.metadata.name):
         if finalizer_of(scene.driver) in finalizers_of(one):
             handle = _handle_of(one, handles)
             kept, way_out = _keeps_attachment(scene, one, handle, detached)
-            yield Held(one, handle, one.spec.node_name, kept, way_out, _others(scene, one))
+            yield HeldObject(one, handle, one.spec.node_name, kept, way_out, _others(scene, one))
 
 
-def _keeps_attachment(scene: Scene, one: VolumeAttachment, handle: str, detached: Collection[str]) -> tuple[str, str]:
+def _keeps_attachment(scene: Traces, one: VolumeAttachment, handle: str, detached: Collection[str]) -> tuple[str, str]:
     """Why it has to stay and what to do about that, "" for nothing."""
     name, node = one.metadata.name, one.spec.node_name
     if not is_deleting(one):
@@ -148,17 +148,19 @@ def _keeps_attachment(scene: Scene, one: VolumeAttachment, handle: str, detached
     return "", ""
 
 
-def _held_volumes(scene: Scene, held: Mapping[str, Held]) -> Iterator[Held]:
+def _held_volumes(scene: Traces, held: Mapping[str, HeldObject]) -> Iterator[HeldObject]:
     for pv in sorted(scene.volumes, key=lambda volume: volume.metadata.name):
         if finalizer_of(scene.driver) in finalizers_of(pv):
             _, handle = driver_and_handle(pv)
             of_it = [one for one in scene.attachments if _is_of(one, pv.metadata.name, handle)]
             kept, way_out = _keeps_volume(scene, pv, of_it, held)
             after = frozenset(one.metadata.name for one in of_it if one.metadata.name in held)
-            yield Held(pv, handle, "", kept, way_out, _others(scene, pv), after)
+            yield HeldObject(pv, handle, "", kept, way_out, _others(scene, pv), after)
 
 
-def _keeps_volume(scene: Scene, pv: PersistentVolume, of_it: Collection[VolumeAttachment], held: Mapping[str, Held]) -> tuple[str, str]:
+def _keeps_volume(
+    scene: Traces, pv: PersistentVolume, of_it: Collection[VolumeAttachment], held: Mapping[str, HeldObject]
+) -> tuple[str, str]:
     pods = scene.users.get(pv.metadata.name, ())
     if pods:
         return f"it is in use by {_some(pods)}", "delete the pods"
@@ -170,7 +172,7 @@ def _keeps_volume(scene: Scene, pv: PersistentVolume, of_it: Collection[VolumeAt
     return "", ""
 
 
-def _nodes_in_use(scene: Scene, handle: str) -> Iterator[str]:
+def _nodes_in_use(scene: Traces, handle: str) -> Iterator[str]:
     """The nodes that report the volume as in use; for an unknown one, any volume of the driver."""
     wanted = unique_name(scene.driver, handle) if handle else ""
     for node, names in scene.in_use.items():
@@ -195,7 +197,7 @@ def _is_of(one: VolumeAttachment, pv_name: str, handle: str) -> bool:
     return one.spec.source.persistent_volume_name == pv_name or (bool(handle) and _handle_of(one, {}) == handle)
 
 
-def _others(scene: Scene, obj: VolumeAttachment | PersistentVolume) -> tuple[str, ...]:
+def _others(scene: Traces, obj: VolumeAttachment | PersistentVolume) -> tuple[str, ...]:
     return tuple(one for one in finalizers_of(obj) if one != finalizer_of(scene.driver))
 
 

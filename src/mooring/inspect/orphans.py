@@ -7,7 +7,7 @@ import enum
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from mooring.inspect.facts import Inventory, Object, Volume
+from mooring.inspect.facts import Inventory, ListedVolume, Object
 from mooring.inspect.placing import HandleMatcher, Placement, placing
 from mooring.inspect.references import Reference, References, references
 from mooring.inspect.settled import settled
@@ -61,7 +61,7 @@ class Finding:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Report:
+class OrphansReport:
     """object_count: of the driver's PersistentVolumes. unplaced: open intents whose volume, if any, is unknown.
 
     settled: intents that another provisioner has ended, so that only the journal says they were open.
@@ -99,13 +99,15 @@ class Report:
         return next((finding.spared or finding.why for finding in self.findings if finding.handle == handle), "it is no orphan")
 
 
-def judged(inventory: Inventory, prefix: str = "") -> Report:
+def judged(inventory: Inventory, prefix: str = "") -> OrphansReport:
     """The report on an inventory. prefix: of our volumes' names, volumes without it are foreign; "" takes all for ours."""
     classifier = _Classifier(inventory, prefix)
     found = [finding for volume in inventory.volumes if (finding := classifier.of_volume(volume)) is not None]
     count = sum(one.driver == inventory.driver for one in inventory.objects)
     findings = sorted((*found, *map(_ghost, classifier.placing.ghosts), *map(_unsettled, inventory.unsettled)), key=_order)
-    return Report(inventory.driver, len(inventory.volumes), count, tuple(findings), classifier.unplaced_intents(), classifier.settled)
+    return OrphansReport(
+        inventory.driver, len(inventory.volumes), count, tuple(findings), classifier.unplaced_intents(), classifier.settled
+    )
 
 
 def _order(finding: Finding) -> tuple[int, str]:
@@ -137,7 +139,7 @@ class _Classifier:
     def unplaced_intents(self) -> tuple[Intent, ...]:
         return tuple(reference.intent for reference in self._references.loose if reference.intent is not None)
 
-    def of_volume(self, volume: Volume) -> Finding | None:
+    def of_volume(self, volume: ListedVolume) -> Finding | None:
         """The finding about a volume; None if it has its object, or its pod."""
         owner, alike = self.placing.owners.get(volume.handle), self.placing.alike.get(volume.handle)
         if owner is not None:
@@ -160,7 +162,7 @@ class _Classifier:
             Finding(FindingKind.LEAKED, volume.handle, "the driver has it, no PersistentVolume names it", _size(volume)), volume
         )
 
-    def _kept(self, finding: Finding, volume: Volume) -> Finding:
+    def _kept(self, finding: Finding, volume: ListedVolume) -> Finding:
         """With the reason why it is not deleted, if there is one."""
         fitting = tuple(reference for reference in self._references.fitting(volume) if not reference.is_abandoned)
         loose = tuple(reference for reference in self._references.loose if not reference.is_abandoned)
@@ -173,7 +175,7 @@ class _Classifier:
             return dataclasses.replace(finding, spared=_BY_NAME, by_name=True)
         return finding if doubt is None else dataclasses.replace(finding, spared=f"it may be {doubt.text}; {_BY_NAME}", by_name=True)
 
-    def _use(self, volume: Volume) -> str:
+    def _use(self, volume: ListedVolume) -> str:
         """A certain use of it, "" for none."""
         if volume.published_on:
             return f"it is published on {', '.join(volume.published_on)}"
@@ -209,20 +211,20 @@ def _used(inventory: Inventory, matcher: HandleMatcher) -> Mapping[str, str]:
     return named | snapshots | attached
 
 
-def _carries(volume: Volume, prefix: str) -> bool:
+def _carries(volume: ListedVolume, prefix: str) -> bool:
     return volume.handle.startswith(prefix) or any(word.startswith(prefix) for word in volume.words)
 
 
-def _size(volume: Volume) -> str:
+def _size(volume: ListedVolume) -> str:
     return str(volume.size_bytes or "")
 
 
-def _of_object(kind: FindingKind, volume: Volume, found: Object, does: str) -> Finding:
+def _of_object(kind: FindingKind, volume: ListedVolume, found: Object, does: str) -> Finding:
     why = f"PersistentVolume {found.name} of driver {found.driver} {does}"
     return Finding(kind, volume.handle, why, _size(volume), found.name, found.claim, found.created_wall_s)
 
 
-def _of_reference(kind: FindingKind, volume: Volume, reference: Reference) -> Finding:
+def _of_reference(kind: FindingKind, volume: ListedVolume, reference: Reference) -> Finding:
     name = "" if reference.intent is None else reference.intent.volume_name
     why = f"it is {reference.text}"
     return Finding(kind, volume.handle, why, _size(volume), name, reference.claim)

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from mooring.inspect.facts import Attachment, Claim, Inventory, Object, Volume
+from mooring.inspect.facts import Attachment, Claim, Inventory, ListedVolume, Object
 from mooring.inspect.placing import HandleMatcher, plain
 from mooring.sidecars.provisioner.model.intent import Intent
 
@@ -37,7 +37,7 @@ class Reference:
 class References:
     """loose: references of our driver that fit no volume for sure, so that any could be theirs."""
 
-    def __init__(self, references: Sequence[Reference], volumes: Iterable[Volume]) -> None:
+    def __init__(self, references: Sequence[Reference], volumes: Iterable[ListedVolume]) -> None:
         texts = [(volume.handle, plain("\n".join((volume.handle, *volume.words)))) for volume in volumes]
         self._fitting: dict[str, list[Reference]] = defaultdict(list)
         self.loose: list[Reference] = []
@@ -49,7 +49,7 @@ class References:
             if reference.is_ours and not (handles and reference.is_proof):
                 self.loose.append(reference)
 
-    def fitting(self, volume: Volume) -> Sequence[Reference]:
+    def fitting(self, volume: ListedVolume) -> Sequence[Reference]:
         return self._fitting.get(volume.handle, ())
 
 

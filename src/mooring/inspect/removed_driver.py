@@ -25,7 +25,7 @@ from mooring.api.storage import CSI_DRIVERS, CSI_NODES, VOLUME_ATTACHMENTS, CSIN
 from mooring.base.clock import Clock, Instant
 from mooring.base.units import format_duration
 from mooring.control.lease.record import LeaseTimes, Record, record_of
-from mooring.inspect.left_behind import Held, LeftBehind, LiveLease, Scene, finalizer_of
+from mooring.inspect.left_behind import HeldObject, LeftBehind, LiveLease, Traces, finalizer_of
 from mooring.inspect.why.leaders import lock_names
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Conflict, NotFound
@@ -47,13 +47,13 @@ class Search:
         self._locks = {*lock_names(driver), sanitised(f"external-health-monitor-leader-{driver}")}
         self._dead: Mapping[str, Record] | None = None  # as they were at the first look: still so, they have run out
 
-    async def look(self) -> Scene:
+    async def look(self) -> Traces:
         """Raises ApiError. Leases come first: who took one since has written nothing by then that the rest would not show."""
         live = tuple(await self._live_leases())
         nodes, claims = await self._all(NODES), await self._all(PERSISTENT_VOLUME_CLAIMS)
         pods = await self._all(PODS)
         volumes = tuple(pv for pv in await self._all(PERSISTENT_VOLUMES) if driver_of(pv) == self._driver)
-        return Scene(
+        return Traces(
             driver=self._driver,
             is_installed=any(one.metadata.name == self._driver for one in await self._all(CSI_DRIVERS)),
             registered_on=tuple(one.metadata.name for one in await self._all(CSI_NODES) if self._is_on(one)),
@@ -94,14 +94,14 @@ class Search:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Release:
+class FinalizerRelease:
     """look: gives a new report."""
 
     cluster: Cluster
     clock: Clock
     look: Callable[[], Awaitable[LeftBehind]]
 
-    async def run(self, chosen: Sequence[Held]) -> AsyncIterator[tuple[Held, str]]:
+    async def run(self, chosen: Sequence[HeldObject]) -> AsyncIterator[tuple[HeldObject, str]]:
         """Each object with what kept the finalizer on it, "" once it is off. Raises what looking raises."""
         report: LeftBehind | None = None
         looked_at: Instant = 0.0
@@ -114,13 +114,13 @@ class Release:
                 stayed.add(one.name)
             yield one, problem
 
-    async def _release(self, one: Held, report: LeftBehind) -> str:
+    async def _release(self, one: HeldObject, report: LeftBehind) -> str:
         if report.obstacles:
             return f"the driver is back: {report.obstacles[0].text}"
         now = next((found for found in report.held if found.key == one.key), None)
         return "" if now is None else now.kept or await self._take_off(now, finalizer_of(report.driver))
 
-    async def _take_off(self, one: Held, finalizer: str) -> str:
+    async def _take_off(self, one: HeldObject, finalizer: str) -> str:
         """It takes the very version that was judged: a writer since then may have begun to attach the volume."""
         meta, kind = one.obj.metadata, VOLUME_ATTACHMENTS if isinstance(one.obj, VolumeAttachment) else PERSISTENT_VOLUMES
         left = [held for held in finalizers_of(one.obj) if held != finalizer]

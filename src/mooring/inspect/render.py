@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from mooring.api.quantity import Quantity, parse_quantity
 from mooring.base.text import visible
-from mooring.inspect.orphans import Finding, FindingKind, Report
+from mooring.inspect.orphans import Finding, FindingKind, OrphansReport
 from mooring.sidecars.provisioner.model.intent import Intent
 
 _HEADS: Final = ("KIND", "VOLUME", "SIZE", "AGE", "PERSISTENTVOLUME", "CLAIM", "WHY")
@@ -19,7 +19,7 @@ _OF_SNAPSHOTS: Final = frozenset({FindingKind.UNSETTLED, FindingKind.ASKED})
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
-def as_json(report: Report, removed: Mapping[str, str], wall_s: float) -> str:
+def as_json(report: OrphansReport, removed: Mapping[str, str], wall_s: float) -> str:
     """removed: handles that were to be deleted, with what kept them from it, "" for nothing. wall_s: now."""
     body = {
         "driver": report.driver,
@@ -65,7 +65,7 @@ def _bytes(size: str) -> int | None:
         return None
 
 
-def as_table(report: Report, removed: Mapping[str, str], wall_s: float) -> str:
+def as_table(report: OrphansReport, removed: Mapping[str, str], wall_s: float) -> str:
     """removed, wall_s: as for as_json."""
     rows = [_row(finding, removed, wall_s) for finding in report.findings]
     text = aligned([_HEADS, *(tuple(map(visible, row)) for row in rows)]) if rows else ""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from mooring.base.text import visible
-from mooring.inspect.left_behind import Held, LeftBehind, finalizer_of
+from mooring.inspect.left_behind import HeldObject, LeftBehind, finalizer_of
 from mooring.inspect.render import aligned, counted
 
 _HEADS: Final = ("KIND", "NAME", "VOLUME", "NODE", "WHY")
@@ -26,7 +26,7 @@ def as_json(report: LeftBehind, outcomes: Outcomes) -> str:
     return json.dumps(body, indent=2) + "\n"
 
 
-def _entry(one: Held, outcomes: Outcomes) -> dict[str, Any]:
+def _entry(one: HeldObject, outcomes: Outcomes) -> dict[str, Any]:
     entry: dict[str, Any] = {"kind": one.kind, "name": one.name}
     optional = {"volumeHandle": one.volume, "node": one.node, "kept": one.kept, "wayOut": one.way_out, "otherFinalizers": list(one.others)}
     entry.update({name: value for name, value in optional.items() if value})
@@ -49,7 +49,7 @@ def as_table(report: LeftBehind, outcomes: Outcomes) -> str:
     return f"{text}{visible(report.driver)}: {counted(len(report.held), 'object')} held{released}, {kept} kept{may}\n{obstacles}"
 
 
-def _row(report: LeftBehind, one: Held, outcomes: Outcomes) -> tuple[str, ...]:
+def _row(report: LeftBehind, one: HeldObject, outcomes: Outcomes) -> tuple[str, ...]:
     others = f"; then still held by {', '.join(one.others)}" if one.others else ""
     if one.key in outcomes:
         why = outcomes[one.key] or f"released{others}"

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from typing import Any
 
 from mooring.api.coordination import LEASES
-from mooring.inspect.facts import Inventory, Volume, is_idle
+from mooring.inspect.facts import Inventory, ListedVolume, is_idle
 from mooring.inspect.placing import plain
 from mooring.kube.cluster import Cluster, Selection
 from mooring.kube.errors import ApiError
@@ -19,7 +19,7 @@ from mooring.sidecars.provisioner.intents import lease_codec
 from mooring.sidecars.provisioner.model.intent import Intent
 
 
-def settled(inventory: Inventory, homeless: Iterable[Volume]) -> tuple[Intent, ...]:
+def settled(inventory: Inventory, homeless: Iterable[ListedVolume]) -> tuple[Intent, ...]:
     """The intents of idle journals whose volume is listed, and stored for their claim. Pure.
 
     homeless: volumes without object. One of them that carries an intent's names may be a second volume of it: then it stays open. So does

@@ -14,7 +14,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.inspect.delete_volume import FRESH_S
 from mooring.inspect.facts import CannotLook
 from mooring.inspect.inventory import Scanner
-from mooring.inspect.orphans import Report, judged
+from mooring.inspect.orphans import OrphansReport, judged
 from tests.sim.provisioning.pages import JournalActs
 from tests.sim.provisioning.plan import DRIVER
 
@@ -86,7 +86,7 @@ class OrphanActs(JournalActs):
         self._world.story.tell("orphans", f"exit code {code}: {err.getvalue().strip()}")
 
 
-async def report_of(world: Any) -> Report | None:
+async def report_of(world: Any) -> OrphansReport | None:
     """What one look shows; None where the journal can't be read, for then it shows nothing."""
     driver = InProcessDriver(Lister(world), clock=world.clock)
     try:
@@ -95,7 +95,7 @@ async def report_of(world: Any) -> Report | None:
         return None
 
 
-def unreported(world: Any, report: Report | None, untold: set[str]) -> Iterator[tuple[str, str]]:
+def unreported(world: Any, report: OrphansReport | None, untold: set[str]) -> Iterator[tuple[str, str]]:
     """Volumes that nobody names and the command does not tell of. untold: those that the driver has never told of."""
     if report is None:
         return
