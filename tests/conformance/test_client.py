@@ -15,7 +15,7 @@ from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
 from mooring.kube import errors
-from mooring.kube.client.config import User
+from mooring.kube.client.config import KubeconfigUser
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from mooring.kube.cluster import EventType, Selection
@@ -131,7 +131,7 @@ async def test_a_watch_from_a_forgotten_version_is_gone(server: Server) -> None:
 
 
 async def test_credentials_that_are_none_are_refused(server: Server) -> None:
-    stranger = dataclasses.replace(load(str(server.kubeconfig), {}), user=User(token="nobody"))
+    stranger = dataclasses.replace(load(str(server.kubeconfig), {}), user=KubeconfigUser(token="nobody"))
     async with HttpCluster(stranger, clock=LoopClock(), randomness=Random(1), user_agent="conformance/1") as cluster:
         with pytest.raises(errors.Unauthorized):
             await cluster.list(VOLUME_ATTACHMENTS)

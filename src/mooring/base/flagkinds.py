@@ -115,7 +115,7 @@ NAMES: Final[FlagKind[tuple[str, ...]]] = FlagKind(
 )
 
 
-class Stage(enum.Enum):
+class GateStage(enum.Enum):
     ALPHA = "ALPHA"
     BETA = "BETA"
     GA = "GA"
@@ -125,7 +125,7 @@ class Stage(enum.Enum):
 class Gate:
     """One feature. default: without the flag."""
 
-    stage: Stage
+    stage: GateStage
     default: bool
 
 
@@ -137,7 +137,7 @@ class Gates:
     warnings: tuple[str, ...] = ()
 
 
-_ALL: Final = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
+_ALL: Final = {"AllAlpha": GateStage.ALPHA, "AllBeta": GateStage.BETA}
 
 NO_EFFECT: Final = frozenset(
     {
@@ -184,7 +184,7 @@ def decide_gates(settings: Mapping[str, bool], known: Mapping[str, Gate], no_eff
 
 def _warnings(settings: Mapping[str, bool], known: Mapping[str, Gate], no_effect: Collection[str]) -> list[str]:
     ga = [f"Setting GA feature gate {name}={str(value).lower()}. It will be removed in a future release."
-          for name, value in settings.items() if name in known and known[name].stage is Stage.GA]  # fmt: skip
+          for name, value in settings.items() if name in known and known[name].stage is GateStage.GA]  # fmt: skip
     return ga + [f"Feature gate {name} has no effect here." for name in settings if name in no_effect and name not in known]
 
 

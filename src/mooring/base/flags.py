@@ -26,7 +26,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import GATES, FlagKind, Gate, Stage, gates_help
+from mooring.base.flagkinds import GATES, FlagKind, Gate, GateStage, gates_help
 
 T = TypeVar("T")
 F = TypeVar("F")
@@ -71,7 +71,7 @@ def flag(name: str, kind: FlagKind[T], default: T, text: str, section: Section =
     return result
 
 
-def gate(name: str, stage: Stage, default: bool) -> bool:
+def gate(name: str, stage: GateStage, default: bool) -> bool:
     """A field of a room's options that a feature gate says; in a parsed table it has its default."""
     made: Any = dataclasses.field(default=default, metadata={"gate": (name, Gate(stage, default))})
     result: bool = made

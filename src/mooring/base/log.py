@@ -20,12 +20,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TextIO
 
 from mooring.base.errors import ConfigError
-from mooring.base.logform import Head, json_line, plain_text, text_line
+from mooring.base.logform import LineHead, json_line, plain_text, text_line
 
 _LETTERS: Final = {logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "E"}
 
 
-class Record(logging.LogRecord):
+class LogLine(logging.LogRecord):
     """One line. values: its key-values. error: what it tells of; its traceback is not shown. verbosity: klog's level."""
 
     verbosity: int = 0
@@ -71,7 +71,7 @@ class Logger:
     def _emit(self, level: int, message: str, values: Mapping[str, Any], error: BaseException | None) -> None:
         frame = sys._getframe(2)  # 0 is here, 1 is info, warning or error
         code = frame.f_code
-        record = Record(self._logger.name, level, code.co_filename, frame.f_lineno, message, None, None, code.co_name)
+        record = LogLine(self._logger.name, level, code.co_filename, frame.f_lineno, message, None, None, code.co_name)
         record.verbosity = max(0, logging.INFO - level)
         record.values = {**self._bound, **values} if self._bound else values
         record.error = error
@@ -121,10 +121,10 @@ class _Program(logging.Handler):
     def _line(self, record: logging.LogRecord) -> str:
         caller = f"{os.path.basename(record.pathname)}:{record.lineno}"
         letter = _LETTERS.get(record.levelno, "I")
-        if isinstance(record, Record):
-            head = Head(letter, record.verbosity, str(record.msg), caller, self.wall_s(), os.getpid())
+        if isinstance(record, LogLine):
+            head = LineHead(letter, record.verbosity, str(record.msg), caller, self.wall_s(), os.getpid())
             return (json_line if self.json else text_line)(head, record.values, record.error)
-        head = Head(letter, 0, record.getMessage(), caller, self.wall_s(), os.getpid())
+        head = LineHead(letter, 0, record.getMessage(), caller, self.wall_s(), os.getpid())
         return (json_line if self.json else text_line)(head, {}, None)
 
 

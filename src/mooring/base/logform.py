@@ -18,7 +18,7 @@ from typing import Any, Final
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Head:
+class LineHead:
     """The beginning of every line. letter: I, W or E. level: 0 for warnings, without meaning for errors. caller: file.py:12."""
 
     letter: str
@@ -38,7 +38,7 @@ class Lines(str):
     __slots__ = ()
 
 
-def text_line(head: Head, values: Mapping[str, Any], error: BaseException | None) -> str:
+def text_line(head: LineHead, values: Mapping[str, Any], error: BaseException | None) -> str:
     """`I1120 07:04:00.123456       1 file.py:12] "message" err="why" key="value"`."""
     return f"{head.letter}{_klog_time(head.wall_s)} {head.pid:7d} {head.caller}] {_with_values(go_quote(head.message), values, error)}"
 
@@ -56,7 +56,7 @@ def _with_values(message: str, values: Mapping[str, Any], error: BaseException |
     return " ".join(parts)
 
 
-def json_line(head: Head, values: Mapping[str, Any], error: BaseException | None) -> str:
+def json_line(head: LineHead, values: Mapping[str, Any], error: BaseException | None) -> str:
     """`{"ts":1.5,"caller":"file.py:12","msg":"message","v":0,"key":"value","err":"why"}`; ts in milliseconds, no v on errors."""
     fields: dict[str, Any] = {"ts": round(head.wall_s * 1000, 3), "caller": head.caller, "msg": head.message}
     if head.letter != "E":

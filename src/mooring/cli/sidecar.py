@@ -32,7 +32,7 @@ from mooring.csi.capabilities import DriverInfo
 from mooring.csi.driver import Driver
 from mooring.csi.errors import DriverError
 from mooring.csi.metrics import CallMetrics
-from mooring.csi.probe_and_identify import Limits
+from mooring.csi.probe_and_identify import ProbeLimits
 from mooring.csi.session import LOST_TEXT, DriverLost, Session, carry_on, exit_on_loss
 from mooring.kube.cluster import Cluster
 
@@ -149,7 +149,7 @@ class SidecarLife(Life[F]):
         session = Session(
             driver,
             clock=self._clock,
-            limits=Limits(probe_timeout_s=self._sidecar.probe_timeout_s, any_name=self._sidecar.any_name),
+            limits=ProbeLimits(probe_timeout_s=self._sidecar.probe_timeout_s, any_name=self._sidecar.any_name),
             metrics=metrics,
             on_loss=exit_on_loss if self._setup.flags.exit_on_lost_connection else carry_on,
         )

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, DURATION, FLOAT, GATES, INT, LABELS, STRING, FlagKind, Stage
+from mooring.base.flagkinds import BOOL, DURATION, FLOAT, GATES, INT, LABELS, STRING, FlagKind, GateStage
 from mooring.base.flags import Section, flag, gate
 from mooring.base.log import parse_vmodule
 
@@ -74,7 +74,7 @@ class GateFlags:
 class LeaseGateFlags(GateFlags):
     """release: a Lease is released at the end whatever this says, as upstream does with the gate."""
 
-    release: bool = gate("ReleaseLeaderElectionOnExit", Stage.ALPHA, False)
+    release: bool = gate("ReleaseLeaderElectionOnExit", GateStage.ALPHA, False)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -38,7 +38,7 @@ _A = TypeVar("_A")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Limits:
+class ProbeLimits:
     """How long a driver may take to introduce itself, and as whom. Probing goes on as long as it says that it is not ready.
 
     probe_timeout_s: of one Probe. call_timeout_s: of one of the other calls. budget_s: of those together, retries included. any_name: also
@@ -51,7 +51,9 @@ class Limits:
     any_name: bool = False
 
 
-async def probe_and_identify(driver: Driver, *, clock: Clock, limits: Limits = Limits(), metrics: CallMetrics | None = None) -> DriverInfo:
+async def probe_and_identify(
+    driver: Driver, *, clock: Clock, limits: ProbeLimits = ProbeLimits(), metrics: CallMetrics | None = None
+) -> DriverInfo:
     """The driver's name, version and capabilities, once it is ready.
 
     metrics: told the driver's name as soon as it is known. Raises DriverError, the driver's own, when it answers with a code that
@@ -125,7 +127,7 @@ def _silence_told(timeout_s: float) -> Iterator[None]:
 class _Asker:
     """Short calls that share one budget."""
 
-    def __init__(self, clock: Clock, limits: Limits) -> None:
+    def __init__(self, clock: Clock, limits: ProbeLimits) -> None:
         self._clock = clock
         self._call = Call(limits.call_timeout_s)
         self._deadline = clock.now() + limits.budget_s

@@ -19,10 +19,20 @@ from mooring.csi.client import Client
 from mooring.csi.driver import A, Call, Driver, Q, Rpc
 from mooring.csi.errors import DriverError
 from mooring.csi.metrics import CallMetrics
-from mooring.csi.probe_and_identify import AGAIN_S, Limits, probe_and_identify
+from mooring.csi.probe_and_identify import AGAIN_S, ProbeLimits, probe_and_identify
 from mooring.wire.grpc.codes import Code
 
-__all__ = ["DriverChanged", "DriverInfo", "DriverLost", "Limits", "Session", "carry_on", "exit_on_loss", "probe_and_identify", "stay_away"]
+__all__ = [
+    "DriverChanged",
+    "DriverInfo",
+    "DriverLost",
+    "ProbeLimits",
+    "Session",
+    "carry_on",
+    "exit_on_loss",
+    "probe_and_identify",
+    "stay_away",
+]
 
 _log = logger(__name__)
 
@@ -99,7 +109,7 @@ class Session:
         driver: Client,
         *,
         clock: Clock,
-        limits: Limits = Limits(),  # noqa: B008
+        limits: ProbeLimits = ProbeLimits(),  # noqa: B008
         metrics: CallMetrics | None = None,
         on_loss: Callable[[], bool] = carry_on,
     ) -> None:

@@ -22,13 +22,13 @@ from mooring.driver.steps import watched
 from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.server import Method as RpcMethod
 from mooring.wire.grpc.server import listening, listening_on_tcp
-from mooring.wire.grpc.serving.limits import Limits
+from mooring.wire.grpc.serving.limits import ServerLimits
 from mooring.wire.grpc.socket_file import check_length, make_room
 from mooring.wire.grpc.stream import MESSAGE_BYTES_MAX
 
 _log = logger(__name__)
 
-LIMITS: Final = Limits(connections=4_000, streams=1_000, message_bytes=MESSAGE_BYTES_MAX)
+LIMITS: Final = ServerLimits(connections=4_000, streams=1_000, message_bytes=MESSAGE_BYTES_MAX)
 """A kubelet has a connection for each call, a sidecar one with some hundreds of calls; messages may be as long as our client takes them."""
 
 

@@ -24,7 +24,7 @@ from mooring.api.pods import PODS, Pod
 from mooring.api.storage import CSI_DRIVERS, CSI_NODES, VOLUME_ATTACHMENTS, CSINode, VolumeAttachment
 from mooring.base.clock import Clock, Instant
 from mooring.base.units import format_duration
-from mooring.control.lease.record import LeaseTimes, Record, record_of
+from mooring.control.lease.record import LeaseRecord, LeaseTimes, record_of
 from mooring.inspect.left_behind import HeldObject, LeftBehind, LiveLease, Traces, finalizer_of
 from mooring.inspect.why.leaders import lock_names
 from mooring.kube.cluster import Cluster
@@ -45,7 +45,7 @@ class Search:
     def __init__(self, cluster: Cluster, clock: Clock, driver: str, watching: Callable[[str], None] = lambda text: None) -> None:
         self._cluster, self._clock, self._driver, self._watching = cluster, clock, driver, watching
         self._locks = {*lock_names(driver), sanitised(f"external-health-monitor-leader-{driver}")}
-        self._dead: Mapping[str, Record] | None = None  # as they were at the first look: still so, they have run out
+        self._dead: Mapping[str, LeaseRecord] | None = None  # as they were at the first look: still so, they have run out
 
     async def look(self) -> Traces:
         """Raises ApiError. Leases come first: who took one since has written nothing by then that the rest would not show."""
@@ -74,12 +74,12 @@ class Search:
         dead = self._dead
         return (_live(name, record) for name, record in sorted(held.items()) if dead.get(name) != record)
 
-    async def _wait_for(self, held: Mapping[str, Record]) -> None:
+    async def _wait_for(self, held: Mapping[str, LeaseRecord]) -> None:
         wait_s = max(record.duration_s or LeaseTimes().lease_s for record in held.values())
         self._watching(f"looking for {format_duration(wait_s)} whether {', '.join(sorted(held))} is still renewed")
         await self._clock.sleep(wait_s)
 
-    async def _held_leases(self) -> Mapping[str, Record]:
+    async def _held_leases(self) -> Mapping[str, LeaseRecord]:
         found = {str(_key_of(lease)): record_of(lease) async for lease in list_all(self._cluster, LEASES.whole()) if self._is_lock(lease)}
         return {name: record for name, record in found.items() if record.holder}
 
@@ -158,7 +158,7 @@ def _users(
     }
 
 
-def _live(name: str, record: Record) -> LiveLease:
+def _live(name: str, record: LeaseRecord) -> LiveLease:
     too_long = record.duration_s > LEASE_S_MAX
     why = f"it holds for {format_duration(record.duration_s)}, which nobody waited for" if too_long else "it was renewed a moment ago"
     return LiveLease(name, record.holder, why)

@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mooring.base.flagkinds import BOOL, DURATION, UINT, Stage
+from mooring.base.flagkinds import BOOL, DURATION, UINT, GateStage
 from mooring.base.flags import flag, gate
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ class AgentOptions:
 
     node_name: str
     root: Path
-    watches_health: bool = gate("CSIVolumeHealth", Stage.ALPHA, False)
-    labels_all: bool = gate("SELinuxMount", Stage.BETA, False)
+    watches_health: bool = gate("CSIVolumeHealth", GateStage.ALPHA, False)
+    labels_all: bool = gate("SELinuxMount", GateStage.BETA, False)
     registry: Path | None = None
     grace_s: float = flag(
         "driver-removal-grace-period",

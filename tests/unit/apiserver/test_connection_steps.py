@@ -7,7 +7,7 @@ import asyncio
 from mooring.apiserver.web.connection import _STEPS_A_TURN, Connection, Limits
 from mooring.apiserver.web.messages import TEXT, Reply, Request
 from mooring.base.turns import Line, Turns
-from mooring.wire.http1.requests import Head
+from mooring.wire.http1.requests import RequestHead
 
 ASKED = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -35,10 +35,10 @@ class Here:
     def ended(self, connection: Connection) -> None: ...
     def lost(self, connection: Connection) -> None: ...
 
-    def begin(self, connection: Connection, head: Head) -> tuple[Request, Reply | None]:
+    def begin(self, connection: Connection, head: RequestHead) -> tuple[Request, Reply | None]:
         return Request(head.method, head.path(), {}, head.headers), None
 
-    def answer(self, connection: Connection, head: Head, request: Request, body: bytes | None) -> None:
+    def answer(self, connection: Connection, head: RequestHead, request: Request, body: bytes | None) -> None:
         self.answered += 1
         connection.reply(Reply(200, b"yes", TEXT))
 

@@ -20,7 +20,7 @@ from mooring.base.flagkinds import (
     STRING,
     UINT,
     Gate,
-    Stage,
+    GateStage,
     decide_gates,
     gates_help,
 )
@@ -212,7 +212,7 @@ def test_any_command_line_is_read_or_refused(words):
 
 # -- feature gates
 
-KNOWN = {"Old": Gate(Stage.GA, True), "Young": Gate(Stage.ALPHA, False), "Middle": Gate(Stage.BETA, True)}
+KNOWN = {"Old": Gate(GateStage.GA, True), "Young": Gate(GateStage.ALPHA, False), "Middle": Gate(GateStage.BETA, True)}
 
 
 def decided(*texts):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mooring.api.meta import Key
 from mooring.base import log
 from mooring.base.errors import ConfigError
-from mooring.base.logform import Head, Lines, go_quote, json_line, text_line
+from mooring.base.logform import LineHead, Lines, go_quote, json_line, text_line
 
 _log = log.logger("mooring.test_log")
 
@@ -36,7 +36,7 @@ def logged(**how):
 
 
 def a_head(**changes):
-    return Head(**{"letter": "I", "level": 0, "message": "m", "caller": "a.py:1", "wall_s": 1700463840.123456, "pid": 1} | changes)
+    return LineHead(**{"letter": "I", "level": 0, "message": "m", "caller": "a.py:1", "wall_s": 1700463840.123456, "pid": 1} | changes)
 
 
 def test_LG04_a_text_line_has_klogs_header():

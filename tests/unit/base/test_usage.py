@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from mooring.base.flagkinds import BOOL, DURATION, GATES, STRING, Stage
+from mooring.base.flagkinds import BOOL, DURATION, GATES, STRING, GateStage
 from mooring.base.flags import Section, flag, flags_of, gate
 from mooring.cli.process import WIDTH, usage
 
@@ -19,7 +19,7 @@ class Table:
     old: bool = flag("add-dir-header", BOOL, False, "nothing", Section.COMPATIBLE)
     older: bool = flag("a-buffer", BOOL, False, "nothing", Section.COMPATIBLE)
     gates: Mapping[str, bool] = flag("gates", GATES, {}, "")
-    a: bool = gate("A", Stage.GA, True)
+    a: bool = gate("A", GateStage.GA, True)
 
 
 def test_the_whole_of_it() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mooring.base.flagkinds import Stage
+from mooring.base.flagkinds import GateStage
 from mooring.base.flags import parse
 from mooring.cli.clusters import load_config
 from mooring.cli.csi_provisioner import COMMAND, ProvisionerFlags, options, sidecar
@@ -28,10 +28,10 @@ def a_setup(*words: str) -> Setup[ProvisionerFlags]:
 def test_the_gates_are_upstreams():
     """Names, stages and defaults of external-provisioner 6.3."""
     assert {
-        "CrossNamespaceVolumeDataSource": (Stage.ALPHA, False),
-        "ReleaseLeaderElectionOnExit": (Stage.ALPHA, False),
-        "Topology": (Stage.GA, True),
-        "VolumeAttributesClass": (Stage.GA, True),
+        "CrossNamespaceVolumeDataSource": (GateStage.ALPHA, False),
+        "ReleaseLeaderElectionOnExit": (GateStage.ALPHA, False),
+        "Topology": (GateStage.GA, True),
+        "VolumeAttributesClass": (GateStage.GA, True),
     } == {name: (gate.stage, gate.default) for name, gate in COMMAND.gates.items()}
 
 

@@ -15,7 +15,7 @@ from mooring.apiserver.local import Faults, LocalCluster
 from mooring.base.randomness import Random
 from mooring.control.lease.elector import LeaderElector
 from mooring.control.lease.obituary import has_ended, note_of, pod_name_of
-from mooring.control.lease.record import Candidate, LeaseTimes, Record, Sighting, identity_of
+from mooring.control.lease.record import Candidate, LeaseRecord, LeaseTimes, Sighting, identity_of
 from mooring.control.lease.roles import Observed, observed
 from mooring.kube.access_review import SELF_REVIEWS
 from mooring.kube.cluster import Cluster
@@ -295,5 +295,5 @@ async def test_a_claim_that_failed_is_made_again_before_the_next_poll():
 
 @pytest.mark.parametrize(("told", "found"), [(HOLDER, Observed.MISSING), (OTHER, Observed.HELD), ("", Observed.HELD)])
 def test_a_lease_that_was_deleted_meanwhile_holds_no_longer_for_who_has_ended(told: str, found: Observed):
-    known = Sighting(Record(holder=HOLDER, duration_s=15), since=100.0)
+    known = Sighting(LeaseRecord(holder=HOLDER, duration_s=15), since=100.0)
     assert found is observed(None, known, "b", 15.0, 101.0, told)

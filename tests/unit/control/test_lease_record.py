@@ -9,7 +9,7 @@ from mooring.api.names import sanitised
 from mooring.base.clock import parse_rfc3339
 from mooring.base.errors import ConfigError
 from mooring.base.randomness import Random
-from mooring.control.lease.record import Candidate, LeaseTimes, Record, Sighting, identity_of, record_of, sighted
+from mooring.control.lease.record import Candidate, LeaseRecord, LeaseTimes, Sighting, identity_of, record_of, sighted
 from mooring.control.lease.roles import HOLDING, NEXT, STEPS, Happening, Observed, Role, Step, observed
 
 WALL_S = parse_rfc3339("2026-11-20T07:04:00Z")
@@ -157,30 +157,30 @@ def test_a_fraction_of_a_second_is_written_as_a_whole_one():
     ],
 )
 def test_a_lease_without_sense_is_nobodys(lease: dict[str, object]):
-    assert record_of(lease) == Record()
+    assert record_of(lease) == LeaseRecord()
 
 
 def test_an_unchanged_record_keeps_its_time():
-    first = sighted(None, Record("other", 15, renewed="1"), 10.0)
-    assert sighted(first, Record("other", 15, renewed="1"), 20.0) == first
-    assert sighted(first, Record("other", 15, renewed="2"), 20.0).since == 20.0
+    first = sighted(None, LeaseRecord("other", 15, renewed="1"), 10.0)
+    assert sighted(first, LeaseRecord("other", 15, renewed="1"), 20.0) == first
+    assert sighted(first, LeaseRecord("other", 15, renewed="2"), 20.0).since == 20.0
 
 
 @pytest.mark.parametrize(
     ("record", "since", "expected"),
     [
         (None, None, Observed.MISSING),
-        (Record(), 0, Observed.FREE),
-        (Record("me", 15), 0, Observed.OURS),
-        (Record("me", 15), 80, Observed.OURS),
-        (Record("other", 15), 90, Observed.HELD),
-        (Record("other", 15), 85, Observed.EXPIRED),
-        (Record("other", 1), 99, Observed.EXPIRED),
-        (Record("other", 0), 90, Observed.HELD),  # without a duration ours counts
-        (Record("other", 0), 80, Observed.EXPIRED),
+        (LeaseRecord(), 0, Observed.FREE),
+        (LeaseRecord("me", 15), 0, Observed.OURS),
+        (LeaseRecord("me", 15), 80, Observed.OURS),
+        (LeaseRecord("other", 15), 90, Observed.HELD),
+        (LeaseRecord("other", 15), 85, Observed.EXPIRED),
+        (LeaseRecord("other", 1), 99, Observed.EXPIRED),
+        (LeaseRecord("other", 0), 90, Observed.HELD),  # without a duration ours counts
+        (LeaseRecord("other", 0), 80, Observed.EXPIRED),
     ],
 )
-def test_what_a_look_shows(record: Record | None, since: float | None, expected: Observed):
+def test_what_a_look_shows(record: LeaseRecord | None, since: float | None, expected: Observed):
     known = Sighting(record, since) if record is not None and since is not None else None
     assert observed(record, known, "me", 15.0, now=100.0) is expected
 
@@ -191,7 +191,7 @@ def test_what_a_look_shows(record: Record | None, since: float | None, expected:
 )
 def test_a_deleted_lease_holds_for_as_long_as_it_said(holder: str, since: float, expected: Observed):
     """Its holder learns of the deletion at its next renewal only."""
-    assert observed(None, Sighting(Record(holder, 15), since), "me", 15.0, now=100.0) is expected
+    assert observed(None, Sighting(LeaseRecord(holder, 15), since), "me", 15.0, now=100.0) is expected
 
 
 def test_both_tables_cover_the_product_of_their_axes():

@@ -9,7 +9,7 @@ from mooring.base.errors import ConfigError
 from mooring.csi.errors import DriverError
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.csi.session import DriverInfo, Limits, probe_and_identify
+from mooring.csi.session import DriverInfo, ProbeLimits, probe_and_identify
 from mooring.wire.grpc.codes import Code
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.csi.servers import Plugin
@@ -57,7 +57,7 @@ def scripted(*steps):
 
 async def identified(plugin, **limits):
     clock = LoopClock()
-    return await probe_and_identify(InProcessDriver(plugin, clock=clock), clock=clock, limits=Limits(**limits))
+    return await probe_and_identify(InProcessDriver(plugin, clock=clock), clock=clock, limits=ProbeLimits(**limits))
 
 
 @pytest.mark.parametrize("answer", [READY, ABSENT], ids=["true", "absent"])

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from mooring.base.clock import LoopClock
 from mooring.kube.client.config import ClusterConfig, Pem, Tls
 from mooring.kube.client.responses import Response
-from mooring.kube.client.retrying import Stream
+from mooring.kube.client.retrying import BodyStream
 from mooring.kube.client.tls import TlsContexts
 from mooring.kube.client.transport import HttpTransport
 from mooring.kube.errors import Unreachable
@@ -207,7 +207,7 @@ async def ask(transport: HttpTransport, method: str = "GET", path: str = "/", ti
         return str(error)
 
 
-async def read(stream: Stream, timeout_s: float = 20.0) -> Response | str:
+async def read(stream: BodyStream, timeout_s: float = 20.0) -> Response | str:
     parts = []
     try:
         while data := await stream.chunk(timeout_s):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mooring.base.errors import ConfigError
-from mooring.kube.client.config import ExecPlugin, Pem, User
+from mooring.kube.client.config import ExecPlugin, KubeconfigUser, Pem
 from mooring.kube.client.credentials import Credentials, credentials_of
 from tests.unit.kube.instant_clock import InstantClock
 from tests.unit.kube.kubeconfigs import SECRET, a_program
@@ -27,9 +27,9 @@ def authorization(credentials: Credentials) -> str:
 
 @pytest.mark.parametrize(
     ("user", "header"),
-    [(User(), ""), (User(token="t"), "Bearer t"), (User(username="a", password="ü:b"), "Basic YTrDvDpi")],
+    [(KubeconfigUser(), ""), (KubeconfigUser(token="t"), "Bearer t"), (KubeconfigUser(username="a", password="ü:b"), "Basic YTrDvDpi")],
 )
-async def test_fixed_credentials_are_what_they_are(user: User, header: str) -> None:
+async def test_fixed_credentials_are_what_they_are(user: KubeconfigUser, header: str) -> None:
     credentials = credentials_of(user, InstantClock(), nowhere)
     assert header == authorization(credentials)
     credential = await credentials.fetch()
@@ -40,7 +40,7 @@ async def test_fixed_credentials_are_what_they_are(user: User, header: str) -> N
 async def test_a_token_file_is_read_again_after_a_minute(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("one\n")
     clock = InstantClock()
-    credentials = credentials_of(User(token_file=str(tmp_path / "token")), clock, nowhere)
+    credentials = credentials_of(KubeconfigUser(token_file=str(tmp_path / "token")), clock, nowhere)
     first = credentials.current()
     (tmp_path / "token").write_text("two")
     clock.pass_s(59)
@@ -51,7 +51,7 @@ async def test_a_token_file_is_read_again_after_a_minute(tmp_path: Path) -> None
 
 async def test_a_refused_token_is_read_again_at_once(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("one")
-    credentials = credentials_of(User(token_file=str(tmp_path / "token")), InstantClock(), nowhere)
+    credentials = credentials_of(KubeconfigUser(token_file=str(tmp_path / "token")), InstantClock(), nowhere)
     first = credentials.current()
     assert first is not None
     assert not await credentials.refused(first)
@@ -68,7 +68,7 @@ async def test_a_token_file_that_breaks_leaves_the_last_token(
     path = tmp_path / "token"
     path.write_text(SECRET)
     clock = InstantClock()
-    credentials = credentials_of(User(token_file=str(path)), clock, nowhere)
+    credentials = credentials_of(KubeconfigUser(token_file=str(path)), clock, nowhere)
     first = credentials.current()
     if broken is None:
         path.unlink()
@@ -87,7 +87,7 @@ async def test_a_token_file_that_breaks_leaves_the_last_token(
 async def test_a_token_stands_in_for_its_file(tmp_path: Path) -> None:
     path = tmp_path / "token"
     clock = InstantClock()
-    credentials = credentials_of(User(token="fixed", token_file=str(path)), clock, nowhere)
+    credentials = credentials_of(KubeconfigUser(token="fixed", token_file=str(path)), clock, nowhere)
     assert authorization(credentials) == "Bearer fixed"
     path.write_text("fresh")
     clock.pass_s(60)
@@ -95,7 +95,7 @@ async def test_a_token_stands_in_for_its_file(tmp_path: Path) -> None:
 
 
 async def test_a_token_file_that_was_never_there_is_told(tmp_path: Path) -> None:
-    credentials = credentials_of(User(token_file=str(tmp_path / "token")), InstantClock(), nowhere)
+    credentials = credentials_of(KubeconfigUser(token_file=str(tmp_path / "token")), InstantClock(), nowhere)
     assert credentials.current() is None
     with pytest.raises(ConfigError, match="holds no token"):
         await credentials.fetch()
@@ -119,7 +119,7 @@ class Counting:
 async def test_a_plugin_runs_once_however_many_ask(tmp_path: Path) -> None:
     program = Counting(tmp_path)
     clock = InstantClock()
-    credentials = credentials_of(User(exec_plugin=program.plugin), clock, nowhere)
+    credentials = credentials_of(KubeconfigUser(exec_plugin=program.plugin), clock, nowhere)
     assert credentials.current() is None
     fetched = await asyncio.gather(*(credentials.fetch() for _ in range(10)))
     clock.pass_s(1e9)
@@ -130,7 +130,7 @@ async def test_a_plugin_runs_once_however_many_ask(tmp_path: Path) -> None:
 async def test_a_plugin_runs_again_when_its_credentials_have_expired(tmp_path: Path) -> None:
     clock = InstantClock(wall_s=1704164600.0)
     program = Counting(tmp_path, ',"expirationTimestamp":"2024-01-02T03:04:05Z"')
-    credentials = credentials_of(User(exec_plugin=program.plugin), clock, nowhere)
+    credentials = credentials_of(KubeconfigUser(exec_plugin=program.plugin), clock, nowhere)
     await credentials.fetch()
     clock.pass_s(44)
     assert authorization(credentials) == "Bearer 1"
@@ -150,7 +150,7 @@ def a_slow_plugin(folder: Path) -> Counting:
 async def test_a_run_goes_on_when_who_waits_for_it_gives_up(tmp_path: Path) -> None:
     """A renewal of a Lease has less time than many a plugin takes: what each try tore off would never come to an end."""
     program = a_slow_plugin(tmp_path)
-    credentials = credentials_of(User(exec_plugin=program.plugin), InstantClock(), nowhere)
+    credentials = credentials_of(KubeconfigUser(exec_plugin=program.plugin), InstantClock(), nowhere)
     for _ in range(2):
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(credentials.fetch(), 0.05)
@@ -160,7 +160,7 @@ async def test_a_run_goes_on_when_who_waits_for_it_gives_up(tmp_path: Path) -> N
 
 
 async def test_a_run_that_nobody_waits_for_is_ended_with_the_client(tmp_path: Path) -> None:
-    credentials = credentials_of(User(exec_plugin=a_slow_plugin(tmp_path).plugin), InstantClock(), nowhere)
+    credentials = credentials_of(KubeconfigUser(exec_plugin=a_slow_plugin(tmp_path).plugin), InstantClock(), nowhere)
     waiting = asyncio.get_running_loop().create_task(credentials.fetch(), name="fetch")
     await asyncio.sleep(0.02)
     await credentials.close()
@@ -171,7 +171,7 @@ async def test_a_run_that_nobody_waits_for_is_ended_with_the_client(tmp_path: Pa
 async def test_what_has_expired_is_given_to_nobody_while_the_plugin_fails(tmp_path: Path) -> None:
     clock = InstantClock(wall_s=1704164600.0)
     program = Counting(tmp_path, ',"expirationTimestamp":"2024-01-02T03:04:05Z"')
-    credentials = credentials_of(User(exec_plugin=program.plugin), clock, nowhere)
+    credentials = credentials_of(KubeconfigUser(exec_plugin=program.plugin), clock, nowhere)
     await credentials.fetch()
     clock.pass_s(45)
     program.broken.touch()
@@ -184,7 +184,7 @@ async def test_what_has_expired_is_given_to_nobody_while_the_plugin_fails(tmp_pa
 async def test_a_refusal_runs_the_plugin_again_but_not_in_a_storm(tmp_path: Path) -> None:
     clock = InstantClock()
     program = Counting(tmp_path)
-    credentials = credentials_of(User(exec_plugin=program.plugin), clock, nowhere)
+    credentials = credentials_of(KubeconfigUser(exec_plugin=program.plugin), clock, nowhere)
     first = await credentials.fetch()
     assert not await credentials.refused(first)
     clock.pass_s(5)
@@ -201,7 +201,7 @@ async def test_a_plugin_that_fails_is_asked_again_after_a_pause(tmp_path: Path) 
     clock = InstantClock()
     program = Counting(tmp_path)
     program.broken.touch()
-    credentials = credentials_of(User(exec_plugin=program.plugin), clock, nowhere)
+    credentials = credentials_of(KubeconfigUser(exec_plugin=program.plugin), clock, nowhere)
     for _ in range(2):
         with pytest.raises(ConfigError, match="ended with code 1"):
             await credentials.fetch()
@@ -214,7 +214,7 @@ async def test_a_plugin_that_fails_is_asked_again_after_a_pause(tmp_path: Path) 
 async def test_a_plugin_that_fails_after_a_refusal_leaves_things_as_they_were(tmp_path: Path) -> None:
     clock = InstantClock()
     program = Counting(tmp_path)
-    credentials = credentials_of(User(exec_plugin=program.plugin), clock, nowhere)
+    credentials = credentials_of(KubeconfigUser(exec_plugin=program.plugin), clock, nowhere)
     first = await credentials.fetch()
     program.broken.touch()
     clock.pass_s(5)
@@ -227,6 +227,6 @@ async def test_a_certificate_from_a_plugin_is_handed_on(tmp_path: Path) -> None:
     answer = json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status})
     plugin = ExecPlugin("exec", a_program(tmp_path, f"printf '%s' '{answer}'"), environment={"PATH": "/usr/bin:/bin"})
     handed: list[tuple[Pem, Pem]] = []
-    credentials = credentials_of(User(exec_plugin=plugin), InstantClock(), lambda *pair: handed.append(pair))
+    credentials = credentials_of(KubeconfigUser(exec_plugin=plugin), InstantClock(), lambda *pair: handed.append(pair))
     assert (await credentials.fetch()).authorization == ""
     assert [(b"cert", b"key")] == [(certificate.data, key.data) for certificate, key in handed]

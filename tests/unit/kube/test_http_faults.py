@@ -19,7 +19,7 @@ from mooring.api.core import SECRETS, SERVICE_ACCOUNT_TOKENS
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.kube import errors
 from mooring.kube.cache.reflector import PAGE_S
-from mooring.kube.client.config import ClusterConfig, Pem, Tls, User
+from mooring.kube.client.config import ClusterConfig, KubeconfigUser, Pem, Tls
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.retrying import LIST_PATIENCE, REQUEST_TIMEOUT_S, ClientMetrics
 from mooring.kube.patch import merge_patch
@@ -227,7 +227,7 @@ async def test_redirects_are_not_followed(server: BadServer, cluster: HttpCluste
     "words", [b"SSH-2.0-OpenSSH_9.6\r\n", b"HTTP/1.1 OK\r\n\r\n", b"\x00" * 100, b"HTTP/1.1 200 OK\r\nX: " + b"y" * 200_000]
 )
 async def test_an_answer_that_is_no_http_is_told(words: bytes) -> None:
-    async with bad_server() as server, a_client(server.config(user=User(token=SECRET))) as cluster:
+    async with bad_server() as server, a_client(server.config(user=KubeconfigUser(token=SECRET))) as cluster:
         server.plan(raw(words), raw(words))
         assert "is no HTTP" in str(await fault_of(cluster, "patch"))
         await lives_on(server, cluster)
@@ -250,7 +250,7 @@ BROKEN: dict[str, Move] = {
 @pytest.mark.parametrize("method", ["get", "list", "patch", "create", "replace", "delete"])
 @pytest.mark.parametrize("how", BROKEN)
 async def test_a_connection_that_breaks_is_told(how: str, method: str) -> None:
-    async with bad_server() as server, a_client(server.config(user=User(token=SECRET))) as cluster:
+    async with bad_server() as server, a_client(server.config(user=KubeconfigUser(token=SECRET))) as cluster:
         server.otherwise = BROKEN[how]
         error = await fault_of(cluster, method)
         assert (errors.Unreachable, 0) == (type(error), error.status_code)

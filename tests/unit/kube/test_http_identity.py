@@ -12,7 +12,7 @@ import pytest
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.base.errors import ConfigError
 from mooring.base.randomness import Random
-from mooring.kube.client.config import ClusterConfig, ExecPlugin, Pem, Tls, User
+from mooring.kube.client.config import ClusterConfig, ExecPlugin, KubeconfigUser, Pem, Tls
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.errors import Unauthorized, Unreachable
 from mooring.kube.patch import merge_patch
@@ -34,9 +34,9 @@ async def test_users_are_named_in_a_header() -> None:
     async with bad_server() as server:
         server.otherwise = answer(200, VA)
         for user in (
-            User(token="t"),
-            User(username="a", password="b"),
-            User(headers=(("Impersonate-Group", "x"), ("Impersonate-Group", "y"))),
+            KubeconfigUser(token="t"),
+            KubeconfigUser(username="a", password="b"),
+            KubeconfigUser(headers=(("Impersonate-Group", "x"), ("Impersonate-Group", "y"))),
         ):
             async with a_client(server.config(user=user)) as cluster:
                 await cluster.get(VOLUME_ATTACHMENTS, "va")
@@ -48,7 +48,7 @@ async def test_users_are_named_in_a_header() -> None:
 async def test_a_rotated_token_is_picked_up_at_a_401(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("old")
-    async with bad_server() as server, a_client(server.config(user=User(token_file=str(path)))) as cluster:
+    async with bad_server() as server, a_client(server.config(user=KubeconfigUser(token_file=str(path)))) as cluster:
         server.plan(answer(200, VA), UNAUTHORIZED, answer(200, VA), answer(200, VA))
         await cluster.get(VOLUME_ATTACHMENTS, "va")
         path.write_text("new")
@@ -61,7 +61,7 @@ async def test_a_rotated_token_is_picked_up_at_a_401(tmp_path: Path) -> None:
 async def test_a_watch_s_401_is_healed_too(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("old")
-    async with bad_server() as server, a_client(server.config(user=User(token_file=str(path)))) as cluster:
+    async with bad_server() as server, a_client(server.config(user=KubeconfigUser(token_file=str(path)))) as cluster:
         server.plan(answer(200, VA), UNAUTHORIZED, stream())
         await cluster.get(VOLUME_ATTACHMENTS, "va")
         path.write_text("new")
@@ -71,7 +71,7 @@ async def test_a_watch_s_401_is_healed_too(tmp_path: Path) -> None:
 async def test_a_401_that_stays_is_told_after_one_more_try(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("old")
-    async with bad_server() as server, a_client(server.config(user=User(token_file=str(path)))) as cluster:
+    async with bad_server() as server, a_client(server.config(user=KubeconfigUser(token_file=str(path)))) as cluster:
         server.otherwise = UNAUTHORIZED
         with pytest.raises(Unauthorized, match=r"^Unauthorized: "):
             await cluster.get(VOLUME_ATTACHMENTS, "va")
@@ -83,14 +83,14 @@ async def test_a_401_that_stays_is_told_after_one_more_try(tmp_path: Path) -> No
 
 
 STRANGERS = [
-    (User(token="s3cret"), "did not take the token; has it expired, or is it another cluster's?"),
-    (User(username="ann", password="s3cret"), 'did not take the password of "ann"; has it expired, or is it another cluster\'s?'),
-    (User(), "wants credentials, and there are none; give a kubeconfig whose context has a user with some"),
+    (KubeconfigUser(token="s3cret"), "did not take the token; has it expired, or is it another cluster's?"),
+    (KubeconfigUser(username="ann", password="s3cret"), 'did not take the password of "ann"; has it expired, or is it another cluster\'s?'),
+    (KubeconfigUser(), "wants credentials, and there are none; give a kubeconfig whose context has a user with some"),
 ]
 
 
 @pytest.mark.parametrize(("user", "told"), STRANGERS, ids=["token", "password", "nobody"])
-async def test_a_401_names_the_server_and_where_the_credentials_came_from(user: User, told: str) -> None:
+async def test_a_401_names_the_server_and_where_the_credentials_came_from(user: KubeconfigUser, told: str) -> None:
     """The servers themselves say one word, and the reader has several kubeconfigs."""
     async with bad_server() as server:
         config = dataclasses.replace(server.config(user=user), source='kubeconfig "/k": context "a"')
@@ -108,7 +108,7 @@ async def test_a_401_names_the_file_or_the_plugin(tmp_path: Path) -> None:
     async with bad_server() as server:
         server.otherwise = UNAUTHORIZED
         for user, told in (
-            (User(token_file=str(path)), f'did not take the token in "{path}";'),
+            (KubeconfigUser(token_file=str(path)), f'did not take the token in "{path}";'),
             (a_plugin(tmp_path, '{"token":"s3cret"}'), f'did not take what "{tmp_path}/'),
         ):
             async with a_client(server.config(user=user)) as cluster:
@@ -120,7 +120,7 @@ async def test_a_401_names_the_file_or_the_plugin(tmp_path: Path) -> None:
 async def test_a_token_that_changes_all_the_time_is_not_tried_for_ever(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("0")
-    async with bad_server() as server, a_client(server.config(user=User(token_file=str(path)))) as cluster:
+    async with bad_server() as server, a_client(server.config(user=KubeconfigUser(token_file=str(path)))) as cluster:
 
         async def rotate(connection: Connection) -> bool:
             path.write_text(str(len(server.requests)))
@@ -132,10 +132,10 @@ async def test_a_token_that_changes_all_the_time_is_not_tried_for_ever(tmp_path:
         assert len(server.requests) == 2
 
 
-def a_plugin(folder: Path, status: str) -> User:
+def a_plugin(folder: Path, status: str) -> KubeconfigUser:
     answer = '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":' + status + "}"
     script = f"cat > /dev/null; echo >> {folder}/runs; printf '{answer}' $(wc -l < {folder}/runs)"
-    return User(exec_plugin=ExecPlugin("exec", a_program(folder, script), environment={"PATH": "/usr/bin:/bin"}))
+    return KubeconfigUser(exec_plugin=ExecPlugin("exec", a_program(folder, script), environment={"PATH": "/usr/bin:/bin"}))
 
 
 async def test_a_plugin_runs_at_the_start_and_again_after_a_401(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ async def test_what_expires_while_a_request_waits_for_its_turn_is_not_sent(tmp_p
 async def test_a_plugin_that_fails_is_told_at_the_start_and_never_sends_a_request(tmp_path: Path) -> None:
     plugin = ExecPlugin("exec", a_program(tmp_path, "exit 7"))
     async with bad_server() as server:
-        config = server.config(user=User(exec_plugin=plugin))
+        config = server.config(user=KubeconfigUser(exec_plugin=plugin))
         with pytest.raises(ConfigError, match="ended with code 7"):
             async with a_client(config):
                 pass
@@ -189,7 +189,10 @@ async def test_a_certificate_from_a_plugin_is_shown(tmp_path: Path) -> None:
     credential = f'{{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{status}}}'
     (tmp_path / "answer").write_text(credential)
     plugin = ExecPlugin("exec", a_program(tmp_path, f"cat {tmp_path}/answer"), environment={"PATH": "/usr/bin:/bin"})
-    async with bad_server(server_context(ask_client=True)) as server, a_client(server.config(user=User(exec_plugin=plugin))) as cluster:
+    async with (
+        bad_server(server_context(ask_client=True)) as server,
+        a_client(server.config(user=KubeconfigUser(exec_plugin=plugin))) as cluster,
+    ):
         server.plan(answer(200, VA))
         await cluster.get(VOLUME_ATTACHMENTS, "va")
         assert "authorization" not in server.requests[0].headers
@@ -203,7 +206,7 @@ async def test_a_plugin_s_certificate_outlives_a_change_of_the_authority_s_file(
     plugin = ExecPlugin("exec", a_program(tmp_path, f"cat {tmp_path}/answer"), environment={"PATH": "/usr/bin:/bin"})
     clock = InstantClock()
     async with bad_server(server_context(ask_client=True)) as server:
-        config = server.config(user=User(exec_plugin=plugin), tls=Tls(Pem("ca", path=str(tmp_path / "ca"))))
+        config = server.config(user=KubeconfigUser(exec_plugin=plugin), tls=Tls(Pem("ca", path=str(tmp_path / "ca"))))
         async with a_client(config, clock=clock) as cluster:
             server.otherwise = answer(200, VA)
             await cluster.get(VOLUME_ATTACHMENTS, "va")

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from mooring.api.storage import VOLUME_ATTACHMENTS
-from mooring.kube.client.config import ClusterConfig, Pem, Tls, User
+from mooring.kube.client.config import ClusterConfig, KubeconfigUser, Pem, Tls
 from mooring.kube.errors import Unreachable
 from mooring.kube.patch import merge_patch
 from tests.unit.kube.bad_server import Move, answer, bad_server, raw, reset, silence, stream
@@ -34,7 +34,9 @@ async def test_tls_goes_through_a_tunnel_that_knows_no_credentials_of_ours(proxy
     async with (
         bad_server(server_context("api.example.com")) as server,
         tunnel_server(server.url, server_context() if proxy_tls else None) as proxy,
-        a_client(ClusterConfig(NAME, tls=TLS, user=User(token="s3cret"), proxy=proxy.url.replace("//", "//us%40er:p%3Aw@"))) as cluster,
+        a_client(
+            ClusterConfig(NAME, tls=TLS, user=KubeconfigUser(token="s3cret"), proxy=proxy.url.replace("//", "//us%40er:p%3Aw@"))
+        ) as cluster,
     ):
         server.otherwise = answer(200, VA)
         for _ in range(3):

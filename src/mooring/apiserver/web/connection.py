@@ -21,7 +21,7 @@ from mooring.apiserver.web.messages import JSON, TEXT, Reply, Request, rendered,
 from mooring.apiserver.web.unsent import Unsent
 from mooring.base.turns import Line
 from mooring.wire.http1.bodies import Body
-from mooring.wire.http1.requests import Head, parse_head
+from mooring.wire.http1.requests import RequestHead, parse_head
 from mooring.wire.http1.syntax import HEAD_BYTES_MAX, Malformed
 from mooring.wire.http1.tls_transport import TlsTransport
 
@@ -59,10 +59,10 @@ class Host(Protocol):
 
     def connected(self, connection: Connection) -> None: ...
 
-    def begin(self, connection: Connection, head: Head) -> tuple[Request, Reply | None]:
+    def begin(self, connection: Connection, head: RequestHead) -> tuple[Request, Reply | None]:
         """The request that a head makes, and what it is answered whatever its body is; None for one that may go on."""
 
-    def answer(self, connection: Connection, head: Head, request: Request, body: bytes | None) -> None:
+    def answer(self, connection: Connection, head: RequestHead, request: Request, body: bytes | None) -> None:
         """Answers now or later, by `reply` or `stream`. body: None for one that is too large."""
 
     def readable(self, connection: Connection) -> None:
@@ -109,7 +109,7 @@ class Connection:
         self._link: TlsTransport | None = None
         self._state = _State.HEAD
         self._buffer = bytearray()
-        self._head: Head | None = None
+        self._head: RequestHead | None = None
         self._body: Body | None = None
         self._request: Request | None = None
         self._refusal: Reply | None = None

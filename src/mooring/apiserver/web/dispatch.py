@@ -27,7 +27,7 @@ from mooring.base.log import logger
 from mooring.base.turns import Line, Turns
 from mooring.kube.errors import ServerError
 from mooring.wire.http1.bodies import BODY_BYTES_MAX
-from mooring.wire.http1.requests import Head
+from mooring.wire.http1.requests import RequestHead
 
 _log = logger(__name__)
 
@@ -53,7 +53,7 @@ class _Asking(NamedTuple):
     """A request on its way to its answer."""
 
     connection: Connection
-    head: Head
+    head: RequestHead
     request: Request
     what: Asked
     begun: float
@@ -120,7 +120,7 @@ class Dispatcher:
             self._metrics.watching(watching.what, -1)
             self._metrics.answered(watching.what, 200, self.now() - watching.begun)
 
-    def begin(self, connection: Connection, head: Head) -> tuple[Request, Reply | None]:
+    def begin(self, connection: Connection, head: RequestHead) -> tuple[Request, Reply | None]:
         """Refuses a connection above the limit, and unknown clients before their body is read."""
         request = _request(connection, head)
         refused = self._service.refusal(request)
@@ -131,14 +131,14 @@ class Dispatcher:
             self._metrics.answered(asked(request, None), refused.status, 0.0)
         return request, refused
 
-    def answer(self, connection: Connection, head: Head, request: Request, body: bytes | None) -> None:
+    def answer(self, connection: Connection, head: RequestHead, request: Request, body: bytes | None) -> None:
         """Probes are answered at once, other requests within the turns' shares."""
         if is_health(request.path):
             self._answer(connection, head, request, body)
         else:
             connection.line.take(partial(self._answer, connection, head, request, body), partial(_warn, head))
 
-    def _answer(self, connection: Connection, head: Head, request: Request, body: bytes | None) -> None:
+    def _answer(self, connection: Connection, head: RequestHead, request: Request, body: bytes | None) -> None:
         """The service answers at once, or aside."""
         route = self._route(request)
         asking = _Asking(connection, head, request, asked(request, route), self.now())
@@ -267,17 +267,17 @@ class Dispatcher:
         return error_reply(ServerError(text, reason="InternalError"))
 
 
-def _request(connection: Connection, head: Head) -> Request:
+def _request(connection: Connection, head: RequestHead) -> Request:
     request = Request(head.method, head.path(), head.query(), head.headers)
     if connection.certificate is not None:
         request.user, request.is_known = user_of(connection.certificate), True
     return request
 
 
-def _warn(head: Head, held_s: float) -> None:
+def _warn(head: RequestHead, held_s: float) -> None:
     _log.warning("A request held the server", method=head.method, path=_shown(head), processor_s=round(held_s, 3))
 
 
-def _shown(head: Head) -> str:
+def _shown(head: RequestHead) -> str:
     """The path for the log, without the query, which may hold anything."""
     return head.target.partition("?")[0][:200]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from mooring.base.flagkinds import BOOL, DURATION, INT, Stage
+from mooring.base.flagkinds import BOOL, DURATION, INT, GateStage
 from mooring.base.flags import flag, gate
 
 
@@ -27,4 +27,4 @@ class SnapshotControllerOptions:
     prevent_volume_mode_conversion: bool = flag(
         "prevent-volume-mode-conversion", BOOL, True, "Write the volume's mode on its contents, so that it is not restored in another one."
     )
-    groups: bool = gate("CSIVolumeGroupSnapshot", Stage.BETA, False)
+    groups: bool = gate("CSIVolumeGroupSnapshot", GateStage.BETA, False)

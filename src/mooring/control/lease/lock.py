@@ -12,7 +12,7 @@ from typing import Any
 from mooring.api.coordination import LEASES
 from mooring.api.core import ObjectReference
 from mooring.base.clock import Clock, Instant
-from mooring.control.lease.record import Candidate, Record, Sighting, record_of, sighted
+from mooring.control.lease.record import Candidate, LeaseRecord, Sighting, record_of, sighted
 from mooring.control.lease.roles import Observed, observed
 from mooring.kube.cluster import Cluster, Selection, order
 from mooring.kube.errors import NotFound
@@ -62,7 +62,7 @@ class LeaseLock:
         """Raises ApiError."""
         await self._cluster.replace(self._kind, self._me.released(lease, self._clock.wall_s()), self._me.namespace)
 
-    async def changes(self, timeout_s: float) -> AsyncGenerator[Record, None]:
+    async def changes(self, timeout_s: float) -> AsyncGenerator[LeaseRecord, None]:
         """The content of the Lease at each change, from the version last read. Raises ApiError. Close it with `contextlib.aclosing`."""
         selection = Selection(self._me.namespace, field_selector=f"metadata.name={self._me.lock_name}")
         watch = self._cluster.watch(self._kind, selection, resource_version=self.version, timeout_s=timeout_s)

@@ -56,7 +56,7 @@ class LeaseTimes:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Record:
+class LeaseRecord:
     """The content of a Lease. holder: "" is nobody. duration_s: 0 when absent or senseless. Times as the server sent them."""
 
     holder: str = ""
@@ -66,11 +66,11 @@ class Record:
     transitions: int = 0
 
 
-def record_of(lease: Mapping[str, Any]) -> Record:
+def record_of(lease: Mapping[str, Any]) -> LeaseRecord:
     """Reads a whole Lease; fields of a wrong type count as absent."""
     spec = lease.get("spec")
     if not isinstance(spec, Mapping):
-        return Record()
+        return LeaseRecord()
 
     def text(name: str) -> str:
         value = spec.get(name)
@@ -80,14 +80,16 @@ def record_of(lease: Mapping[str, Any]) -> Record:
         value = spec.get(name)
         return max(0, value) if isinstance(value, int) else 0
 
-    return Record(text("holderIdentity"), count("leaseDurationSeconds"), text("acquireTime"), text("renewTime"), count("leaseTransitions"))
+    return LeaseRecord(
+        text("holderIdentity"), count("leaseDurationSeconds"), text("acquireTime"), text("renewTime"), count("leaseTransitions")
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sighting:
     """A record, and since when we know it. Expiry is counted from there on our own clock: others' clocks may be wrong."""
 
-    record: Record
+    record: LeaseRecord
     since: Instant
 
     def expires_at(self, lease_s: float) -> Instant:
@@ -95,7 +97,7 @@ class Sighting:
         return self.since + (self.record.duration_s or lease_s)
 
 
-def sighted(before: Sighting | None, record: Record, now: Instant) -> Sighting:
+def sighted(before: Sighting | None, record: LeaseRecord, now: Instant) -> Sighting:
     """The sighting after a look at the Lease: an unchanged record keeps its time."""
     return before if before is not None and before.record == record else Sighting(record, now)
 

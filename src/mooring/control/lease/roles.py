@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from mooring.base.clock import Instant
-from mooring.control.lease.record import Record, Sighting
+from mooring.control.lease.record import LeaseRecord, Sighting
 
 
 class Role(enum.Enum):
@@ -41,7 +41,7 @@ class Observed(enum.Enum):
     EXPIRED = "expired"  # another's, not renewed in time, or that of a process that is known to have ended
 
 
-def observed(record: Record | None, known: Sighting | None, identity: str, lease_s: float, now: Instant, ended: str = "") -> Observed:
+def observed(record: LeaseRecord | None, known: Sighting | None, identity: str, lease_s: float, now: Instant, ended: str = "") -> Observed:
     """record: just read, None when there is no Lease. known: what was sighted so far, this look included. ended: the identity of a holder
     whose process is no more, "" for none: it has no time left.
 

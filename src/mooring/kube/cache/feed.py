@@ -60,7 +60,7 @@ def _is_over(obj: Object) -> bool:
     return is_deleting(obj) and not finalizers_of(obj) and not obj.metadata.deletion_grace_period_seconds
 
 
-class Reader(Generic[T]):
+class FeedReader(Generic[T]):
     """One reader of a cache: its handlers, and its writes that are under way.
 
     prune: the part of each object that it asked for, where the cache keeps more than that for others: changes are told of this part, as
@@ -110,7 +110,7 @@ class Feed(Generic[T]):
     """The reflector's sink, and the door for own writes: prunes, interns, stores, tells."""
 
     def __init__(self, store: Store[T], prune: Callable[[T], T | None], name: str, clock: Clock, may_be_missing: bool) -> None:
-        self._readers: list[Reader[T]] = []
+        self._readers: list[FeedReader[T]] = []
         self.heard_at: Instant = -math.inf
         self._clock = clock
         self.synced = asyncio.Event()
@@ -122,14 +122,14 @@ class Feed(Generic[T]):
         self._tombstones_lost = 0
         self._log = _log.bind(informer=name)
 
-    def join(self, reader: Reader[T]) -> None:
+    def join(self, reader: FeedReader[T]) -> None:
         """The reader is told all changes from now on; first, as changes from nothing, what is there."""
         assert reader not in self._readers
         self._readers.append(reader)
         for obj in self._store.values():
             reader.tell(Change(None, obj, Cause.RELIST))
 
-    def leave(self, reader: Reader[T]) -> None:
+    def leave(self, reader: FeedReader[T]) -> None:
         """The reader is told nothing more."""
         self._readers.remove(reader)
 
@@ -176,11 +176,11 @@ class Feed(Generic[T]):
         if self.may_be_missing:
             self.synced.set()
 
-    def gone(self, obj: T, by: Reader[T]) -> None:
+    def gone(self, obj: T, by: FeedReader[T]) -> None:
         """The API server does not know this stored object any more, as this reader has learnt."""
         self.deliver(self._store.bury(obj), by)
 
-    def wrote(self, obj: T, by: Reader[T]) -> None:
+    def wrote(self, obj: T, by: FeedReader[T]) -> None:
         """The API server has answered a write of this reader with this object."""
         if _is_over(obj):
             self.gone(obj, by)
@@ -194,7 +194,7 @@ class Feed(Generic[T]):
         else:
             self.deliver(self._store.exclude(obj, Cause.OWN_WRITE), by)
 
-    def deliver(self, changes: Iterable[Change[T]], by: Reader[T] | None = None) -> None:
+    def deliver(self, changes: Iterable[Change[T]], by: FeedReader[T] | None = None) -> None:
         """Tells all readers. by: the reader whose own write it was; to the others it is a change by somebody else."""
         for change in changes:
             for reader in tuple(self._readers):

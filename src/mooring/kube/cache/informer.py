@@ -24,7 +24,7 @@ from typing import Any, Final, Generic, TypeVar
 from mooring.api.meta import Key, Kind, Object, key_of
 from mooring.base.clock import Clock, Instant
 from mooring.base.randomness import Random
-from mooring.kube.cache.feed import Feed, Handler, Reader
+from mooring.kube.cache.feed import Feed, FeedReader, Handler
 from mooring.kube.cache.reflector import Reflector
 from mooring.kube.cache.store import Cause, Change, IndexFunction, Store
 from mooring.kube.cluster import EVERYTHING, Cluster, Selection
@@ -86,7 +86,7 @@ class Informer(Generic[T]):
         self.name = name or f"informer/{kind.plural}"
         self.store: Store[T] = Store(indexes)
         self._feed = Feed(self.store, prune, self.name, clock, may_be_missing)
-        self._reader: Reader[T] = Reader()
+        self._reader: FeedReader[T] = FeedReader()
         self._feed.join(self._reader)
         self._cluster, self._kind, self._selection, self._page_limit = cluster, kind, selection, page_limit
         self._clock, self._randomness = clock, randomness
@@ -99,7 +99,7 @@ class Informer(Generic[T]):
         prune: the part of an object that this reader asked for; its handlers are told of that, though the store may have more.
         """
         other = copy.copy(self)
-        other._reader, other._is_share = Reader(prune, resyncs=False), True
+        other._reader, other._is_share = FeedReader(prune, resyncs=False), True
         return other
 
     def wants_resyncs(self) -> None:

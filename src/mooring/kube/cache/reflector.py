@@ -47,7 +47,7 @@ YIELD_EVERY: Final = 100  # a burst of events does not hold up the loop any long
 _log = logger(__name__)
 
 
-class Sink(Protocol[T]):
+class ObjectSink(Protocol[T]):
     """Where the objects go."""
 
     def known(self) -> str:
@@ -78,7 +78,7 @@ class Reflector(Generic[T]):
         self,
         cluster: Cluster,
         kind: Kind[T],
-        sink: Sink[T],
+        sink: ObjectSink[T],
         *,
         clock: Clock,
         randomness: Random,

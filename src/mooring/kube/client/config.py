@@ -66,7 +66,7 @@ class ExecPlugin:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class User:
+class KubeconfigUser:
     """A user. At most one of token or token_file, username, exec_plugin; all empty is anonymous, or known by certificate.
 
     token: also used while token_file can't be read. headers: sent with each request (impersonation).
@@ -92,7 +92,7 @@ class ClusterConfig:
     source: str = "given in code"
     namespace: str = "default"
     tls: Tls = Tls()
-    user: User = User()
+    user: KubeconfigUser = KubeconfigUser()
     proxy: str = dataclasses.field(default="", repr=False)
     compressed: bool = True
 

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from mooring.base.clock import Clock, Instant
 from mooring.base.errors import ConfigError
 from mooring.base.log import logger
-from mooring.kube.client.config import ExecPlugin, Pem, User, clean_token, read_file
+from mooring.kube.client.config import ExecPlugin, KubeconfigUser, Pem, clean_token, read_file
 from mooring.kube.client.exec_plugin import PluginAnswer, run_plugin
 
 _log = logger(__name__)
@@ -47,7 +47,7 @@ class Credentials(Protocol):
         """Ends what is under way."""
 
 
-def credentials_of(user: User, clock: Clock, use_certificate: Callable[[Pem, Pem], None]) -> Credentials:
+def credentials_of(user: KubeconfigUser, clock: Clock, use_certificate: Callable[[Pem, Pem], None]) -> Credentials:
     """use_certificate: told when a plugin hands out a client certificate; may raise ConfigError."""
     if user.token_file:
         return TokenFile(user.token_file, user.token, clock)
@@ -57,7 +57,7 @@ def credentials_of(user: User, clock: Clock, use_certificate: Callable[[Pem, Pem
         pair = f"{user.username}:{user.password}".encode()
         return Fixed(f"Basic {base64.b64encode(pair).decode()}")
     if user.exec_plugin is not None:
-        return Plugin(user.exec_plugin, clock, use_certificate)
+        return CredentialPlugin(user.exec_plugin, clock, use_certificate)
     return Fixed("")
 
 
@@ -122,7 +122,7 @@ class TokenFile:
             self._token, self._credential = token, Credential(f"Bearer {token}")
 
 
-class Plugin:
+class CredentialPlugin:
     """Credentials from a program, kept until they expire or are refused; never run twice at a time.
 
     A run is nobody's alone: it goes on when the one who waits for it gives up, and serves the next. The election's deadline, for one, is

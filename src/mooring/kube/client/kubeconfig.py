@@ -13,8 +13,8 @@ from typing import Final
 
 from mooring.base.errors import ConfigError
 from mooring.base.log import logger
-from mooring.kube.client.config import ClusterConfig, Pem, Tls, User, clean_token, read_file
-from mooring.kube.client.kubefile import Entry, KubeFile, merged, read_kube_file
+from mooring.kube.client.config import ClusterConfig, KubeconfigUser, Pem, Tls, clean_token, read_file
+from mooring.kube.client.kubefile import KubeconfigEntry, KubeFile, merged, read_kube_file
 from mooring.kube.client.kubeuser import read_user
 from mooring.kube.client.proxy import checked_proxy, environment_proxy, is_loopback, split_url
 from mooring.kube.client.tls import client_context
@@ -72,7 +72,7 @@ def in_cluster(environ: Mapping[str, str], folder: str = SERVICE_ACCOUNT, *, rem
     split_url(server, f"{where}: KUBERNETES_SERVICE_HOST with KUBERNETES_SERVICE_PORT")
     tls = Tls(authority=Pem(f"{where}: service account CA", path=f"{folder}/ca.crt"))
     client_context(tls)
-    user, proxy = User(token_file=token_file), environment_proxy(server, environ)
+    user, proxy = KubeconfigUser(token_file=token_file), environment_proxy(server, environ)
     return ClusterConfig(server, where, _own_namespace(folder), tls, user, proxy, compressed=False)
 
 
@@ -100,13 +100,13 @@ def _from_file(file: KubeFile, environ: Mapping[str, str], context_name: str) ->
         context.where,
         context.text("namespace") or "default",
         tls,
-        User() if user is None else read_user(user, cluster, tls, server, environ),
+        KubeconfigUser() if user is None else read_user(user, cluster, tls, server, environ),
         _proxy(cluster, server, environ),
         compressed=not is_loopback(server),
     )
 
 
-def _looked_up(entries: Mapping[str, Entry], name: str, what: str, plural: str) -> Entry:
+def _looked_up(entries: Mapping[str, KubeconfigEntry], name: str, what: str, plural: str) -> KubeconfigEntry:
     if name not in entries:
         raise ConfigError(f'{what} "{name}" does not exist; {_choice(plural, entries)}')
     return entries[name]
@@ -118,7 +118,7 @@ def _choice(plural: str, names: Iterable[str]) -> str:
     return f"{plural}: {', '.join(known[:_NAMES_SHOWN_MAX])}{more}" if known else f"it has no {plural}"
 
 
-def _server(cluster: Entry, tls: Tls) -> str:
+def _server(cluster: KubeconfigEntry, tls: Tls) -> str:
     where, text = f"{cluster.where}: server", cluster.text("server")
     if not text:
         raise ConfigError(f"{where} is not set")
@@ -133,7 +133,7 @@ def _server(cluster: Entry, tls: Tls) -> str:
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
 
 
-def _tls(cluster: Entry, user: Entry | None) -> Tls:
+def _tls(cluster: KubeconfigEntry, user: KubeconfigEntry | None) -> Tls:
     authority, insecure = cluster.pem("certificate-authority"), cluster.flag("insecure-skip-tls-verify")
     if authority is not None and insecure:
         raise ConfigError(f"{cluster.where}: has a certificate-authority and insecure-skip-tls-verify; remove one of them")
@@ -149,6 +149,6 @@ def _tls(cluster: Entry, user: Entry | None) -> Tls:
     return tls
 
 
-def _proxy(cluster: Entry, server: str, environ: Mapping[str, str]) -> str:
+def _proxy(cluster: KubeconfigEntry, server: str, environ: Mapping[str, str]) -> str:
     own = cluster.text("proxy-url")
     return checked_proxy(own, f"{cluster.where}: proxy-url") if own else environment_proxy(server, environ)

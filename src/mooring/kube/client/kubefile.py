@@ -26,7 +26,7 @@ _GRAMMAR: Final = re.compile(r"'(<[a-z ]+>|[^\w\s]|\\[a-z])'")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Entry:
+class KubeconfigEntry:
     """A mapping of a kubeconfig. where: its place, for messages. folder: what relative paths in it start from."""
 
     values: Mapping[str, Any] = dataclasses.field(repr=False)
@@ -48,17 +48,17 @@ class Entry:
             raise ConfigError(f"{self.where}: {field} must be a list of texts; put each in quotes")
         return tuple(values)
 
-    def child(self, field: str) -> Entry | None:
+    def child(self, field: str) -> KubeconfigEntry | None:
         """A mapping inside, None when it is absent."""
         values = self._typed(field, dict, "a mapping")
-        return None if values is None else Entry(values, f"{self.where}: {field}", self.folder)
+        return None if values is None else KubeconfigEntry(values, f"{self.where}: {field}", self.folder)
 
-    def children(self, field: str) -> Iterator[Entry]:
+    def children(self, field: str) -> Iterator[KubeconfigEntry]:
         for index, values in enumerate(self._typed(field, list, "a list") or ()):
             place = f"{self.where}: {field}[{index}]"
             if not isinstance(values, dict):
                 raise ConfigError(f"{place} is {_described(values)}, must be a mapping")
-            yield Entry(values, place, self.folder)
+            yield KubeconfigEntry(values, place, self.folder)
 
     def path(self, field: str) -> str:
         """A file's absolute path, "" when the field is absent; relative ones start where the kubeconfig lies."""
@@ -94,15 +94,15 @@ class KubeFile:
 
     where: str
     current_context: str
-    contexts: Mapping[str, Entry]
-    clusters: Mapping[str, Entry]
-    users: Mapping[str, Entry]
+    contexts: Mapping[str, KubeconfigEntry]
+    clusters: Mapping[str, KubeconfigEntry]
+    users: Mapping[str, KubeconfigEntry]
 
 
 def read_kube_file(path: str, *, alone: bool = True) -> KubeFile:
     """Raises ConfigError when the file can't be read, is not valid YAML, or is no kubeconfig. alone: then an empty one is none, too."""
     where = f'kubeconfig "{path}"'
-    top = Entry(_parsed(read_file(path, "kubeconfig"), where), where, Path(path).absolute().parent)
+    top = KubeconfigEntry(_parsed(read_file(path, "kubeconfig"), where), where, Path(path).absolute().parent)
     if top.text("kind") not in ("", "Config"):
         raise ConfigError(f'{where}: its kind is "{top.text("kind")}", must be "Config"; is it the right file?')
     if alone and not top.values:
@@ -121,9 +121,9 @@ def read_kube_file(path: str, *, alone: bool = True) -> KubeFile:
 def merged(files: list[KubeFile]) -> KubeFile:
     """Several files as one: an entry is the first file's that has it, whole; so is the current context."""
     assert files
-    contexts: dict[str, Entry] = {}
-    clusters: dict[str, Entry] = {}
-    users: dict[str, Entry] = {}
+    contexts: dict[str, KubeconfigEntry] = {}
+    clusters: dict[str, KubeconfigEntry] = {}
+    users: dict[str, KubeconfigEntry] = {}
     for file in reversed(files):
         contexts.update(file.contexts)
         clusters.update(file.clusters)
@@ -132,15 +132,15 @@ def merged(files: list[KubeFile]) -> KubeFile:
     return KubeFile(" + ".join(file.where for file in files), current, contexts, clusters, users)
 
 
-def _named(top: Entry, field: str, inner: str) -> dict[str, Entry]:
+def _named(top: KubeconfigEntry, field: str, inner: str) -> dict[str, KubeconfigEntry]:
     """`[{name: a, user: {...}}]` as a mapping by name. If two have one name the first counts, as between files."""
-    found: dict[str, Entry] = {}
+    found: dict[str, KubeconfigEntry] = {}
     for item in top.children(field):
         name = item.text("name")
         if not name:
             raise ConfigError(f"{item.where} has no name")
         values = item.child(inner)
-        found.setdefault(name, Entry(values.values if values else {}, f'{top.where}: {inner} "{name}"', top.folder))
+        found.setdefault(name, KubeconfigEntry(values.values if values else {}, f'{top.where}: {inner} "{name}"', top.folder))
     return found
 
 

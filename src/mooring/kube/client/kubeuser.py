@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from mooring.base.errors import ConfigError
-from mooring.kube.client.config import ExecPlugin, InteractiveMode, Tls, User, clean_token, read_file
-from mooring.kube.client.kubefile import Entry
+from mooring.kube.client.config import ExecPlugin, InteractiveMode, KubeconfigUser, Tls, clean_token, read_file
+from mooring.kube.client.kubefile import KubeconfigEntry
 
 _EXEC_GROUP: Final = "client.authentication.k8s.io"
 _EXEC_VERSIONS: Final = (f"{_EXEC_GROUP}/v1", f"{_EXEC_GROUP}/v1beta1")
 
 
-def read_user(user: Entry, cluster: Entry, tls: Tls, server: str, environ: Mapping[str, str]) -> User:
+def read_user(user: KubeconfigEntry, cluster: KubeconfigEntry, tls: Tls, server: str, environ: Mapping[str, str]) -> KubeconfigUser:
     """tls, server: for exec plugins. A token goes before a password, that before a plugin, as in client-go. Raises ConfigError."""
     headers = _impersonation(user)
     token, token_file = user.text("token"), user.path("tokenFile")
@@ -26,18 +26,18 @@ def read_user(user: Entry, cluster: Entry, tls: Tls, server: str, environ: Mappi
     if password and not username:
         raise ConfigError(f"{user.where}: has a password without a username")
     if token or token_file:
-        return User(_token(user, token, token_file), token_file, headers=headers)
+        return KubeconfigUser(_token(user, token, token_file), token_file, headers=headers)
     if username:
-        return User(username=username, password=password, headers=headers)
+        return KubeconfigUser(username=username, password=password, headers=headers)
     plugin = user.child("exec")
     if plugin is not None:
-        return User(exec_plugin=_exec_plugin(plugin, cluster, tls, server, environ), headers=headers)
+        return KubeconfigUser(exec_plugin=_exec_plugin(plugin, cluster, tls, server, environ), headers=headers)
     if user.values.get("auth-provider") is not None:
         raise ConfigError(f"{user.where}: auth-provider is not supported (nor by kubectl since 1.26); use an exec plugin")
-    return User(headers=headers)
+    return KubeconfigUser(headers=headers)
 
 
-def _token(user: Entry, token: str, token_file: str) -> str:
+def _token(user: KubeconfigEntry, token: str, token_file: str) -> str:
     """The token that stands in for the file's, or is the only one. Looks whether the file can be used."""
     if token_file and not token:
         content = read_file(token_file, f"{user.where}: tokenFile").decode(errors="replace")
@@ -51,7 +51,7 @@ def _token(user: Entry, token: str, token_file: str) -> str:
     return clean
 
 
-def _impersonation(user: Entry) -> tuple[tuple[str, str], ...]:
+def _impersonation(user: KubeconfigEntry) -> tuple[tuple[str, str], ...]:
     name = user.text("as")
     headers = [("Impersonate-Uid", user.text("as-uid")), *(("Impersonate-Group", group) for group in user.texts("as-groups"))]
     extra = user.child("as-user-extra")
@@ -67,7 +67,7 @@ def _impersonation(user: Entry) -> tuple[tuple[str, str], ...]:
     return tuple(headers)
 
 
-def _exec_plugin(plugin: Entry, cluster: Entry, tls: Tls, server: str, environ: Mapping[str, str]) -> ExecPlugin:
+def _exec_plugin(plugin: KubeconfigEntry, cluster: KubeconfigEntry, tls: Tls, server: str, environ: Mapping[str, str]) -> ExecPlugin:
     version = plugin.text("apiVersion")
     if version not in _EXEC_VERSIONS:
         raise ConfigError(f'{plugin.where}: apiVersion is "{version}", must be {" or ".join(_EXEC_VERSIONS)}')
@@ -88,7 +88,7 @@ def _exec_plugin(plugin: Entry, cluster: Entry, tls: Tls, server: str, environ: 
     )
 
 
-def _interactive_mode(plugin: Entry, version: str) -> InteractiveMode:
+def _interactive_mode(plugin: KubeconfigEntry, version: str) -> InteractiveMode:
     text = plugin.text("interactiveMode")
     if not text and version.endswith("/v1beta1"):
         return InteractiveMode.IF_AVAILABLE
@@ -99,7 +99,7 @@ def _interactive_mode(plugin: Entry, version: str) -> InteractiveMode:
         raise ConfigError(f'{plugin.where}: interactiveMode is "{text}", must be one of {allowed}') from None
 
 
-def _command(plugin: Entry, environ: Mapping[str, str]) -> str:
+def _command(plugin: KubeconfigEntry, environ: Mapping[str, str]) -> str:
     """The program's absolute path: beside the kubeconfig when it has a slash, else searched in PATH."""
     text = plugin.text("command")
     if not text:
@@ -115,7 +115,7 @@ def _command(plugin: Entry, environ: Mapping[str, str]) -> str:
     return os.path.abspath(found)
 
 
-def _cluster_info(cluster: Entry, tls: Tls, server: str) -> dict[str, Any]:
+def _cluster_info(cluster: KubeconfigEntry, tls: Tls, server: str) -> dict[str, Any]:
     """spec.cluster of the plugin's input."""
     info: dict[str, Any] = {"server": server, "tls-server-name": tls.server_name, "proxy-url": cluster.text("proxy-url")}
     info["insecure-skip-tls-verify"] = tls.insecure

@@ -12,7 +12,7 @@ from mooring.base.clock import Clock
 from mooring.kube.client.codec import TOLD_MAX, UNDECODABLE, codec_of, plurals_of
 from mooring.kube.client.paths import list_query, paths_of, watch_query
 from mooring.kube.client.responses import Response, error_of, is_json
-from mooring.kube.client.retrying import RetryingClient, Stream
+from mooring.kube.client.retrying import BodyStream, RetryingClient
 from mooring.kube.cluster import EVERYTHING, Cluster, Request, Selection, Verb, WatchEvent
 from mooring.kube.errors import ApiError, BadRequest, NotFound, NotServed, ServerError, Unauthorized, Unreachable
 
@@ -108,7 +108,7 @@ class RestCluster(Cluster):
         finally:
             stream.close()
 
-    async def _opened(self, kind: Kind[Any], path: str) -> Stream:
+    async def _opened(self, kind: Kind[Any], path: str) -> BodyStream:
         response = await self._client.watch(path)
         if isinstance(response, Response):
             raise self._refusal(response, f"WATCH {path}", kind, f"get {kind.resource}")

@@ -70,7 +70,7 @@ Pairs: TypeAlias = tuple[tuple[str, str], ...]
 """Headers to send; a name may come more than once."""
 
 
-class Stream(Protocol):
+class BodyStream(Protocol):
     """An answer whose body is read while it comes."""
 
     @property
@@ -91,13 +91,13 @@ class Transport(Protocol):
 
     async def request(self, method: str, path: str, headers: Pairs, body: bytes | None, timeout_s: float) -> Response: ...
 
-    async def stream(self, path: str, headers: Pairs, timeout_s: float) -> Stream:
+    async def stream(self, path: str, headers: Pairs, timeout_s: float) -> BodyStream:
         """GET. timeout_s: until the headers of the answer are there."""
 
     async def close(self) -> None: ...
 
 
-_Either = TypeVar("_Either", Response, "Response | Stream")
+_Either = TypeVar("_Either", Response, "Response | BodyStream")
 
 
 class RetryingClient:
@@ -167,10 +167,10 @@ class RetryingClient:
 
         return await self._send_with_retries(send, method, path)
 
-    async def watch(self, path: str) -> Response | Stream:
+    async def watch(self, path: str) -> Response | BodyStream:
         """The stream that the server opened (status 200), or its refusal."""
 
-        async def send() -> tuple[Credential, Response | Stream]:
+        async def send() -> tuple[Credential, Response | BodyStream]:
             credential = await self._credential()
             stream = await self.transport.stream(path, self._headers_with(credential, ""), self._timeout_s)
             if self._metrics is not None:
@@ -201,7 +201,7 @@ class RetryingClient:
             )
             await self._clock.sleep(wait_s)
 
-    def _wait_s(self, response: Response | Stream, method: str) -> float | None:
+    def _wait_s(self, response: Response | BodyStream, method: str) -> float | None:
         """The delay before a retry; None when the server asks for none, or for too long a one.
 
         Differs from client-go, which repeats writes after a 5xx too: such a write may have happened, and a JSON patch that is applied
@@ -221,7 +221,7 @@ class RetryingClient:
         except ConfigError as error:
             raise Unauthorized(str(error), reason="Unauthorized") from error
 
-    async def _refusal(self, stream: Stream) -> Response:
+    async def _refusal(self, stream: BodyStream) -> Response:
         """The refusal of a watch, its body read within the time and size of a small answer."""
         body = b""
         deadline = self._clock.now() + self._timeout_s

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from mooring.base.flagkinds import DURATION, INT, STRING, UINT, Stage
+from mooring.base.flagkinds import DURATION, INT, STRING, UINT, GateStage
 from mooring.base.flags import flag, gate
 
 
@@ -22,4 +22,4 @@ class AttacherOptions:
     reconcile_sync_s: float = flag("reconcile-sync", DURATION, 60.0, "How often attachments are compared with the driver's ListVolumes.")
     max_entries: int = flag("max-entries", INT, 0, "Entries a page in ListVolumes at the most; 0 leaves it to the driver.")
     default_fstype: str = flag("default-fstype", STRING, "", "The filesystem type of volumes whose PersistentVolume names none.")
-    report_error_codes: bool = gate("MutableCSINodeAllocatableCount", Stage.GA, True)
+    report_error_codes: bool = gate("MutableCSINodeAllocatableCount", GateStage.GA, True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 
 from mooring.base.backoff import BackOff, retry_backoff
-from mooring.base.flagkinds import BOOL, DURATION, INT, STRING, UINT, Stage
+from mooring.base.flagkinds import BOOL, DURATION, INT, STRING, UINT, GateStage
 from mooring.base.flags import flag, gate
 
 
@@ -34,9 +34,9 @@ class Rules:
     prevent_volume_mode_conversion: bool = flag(
         "prevent-volume-mode-conversion", BOOL, True, "Refuse to restore a snapshot in another volume mode, unless its content allows it."
     )
-    topology: bool = gate("Topology", Stage.GA, True)
-    volume_attributes_class: bool = gate("VolumeAttributesClass", Stage.GA, True)
-    cross_namespace_data_source: bool = gate("CrossNamespaceVolumeDataSource", Stage.ALPHA, False)
+    topology: bool = gate("Topology", GateStage.GA, True)
+    volume_attributes_class: bool = gate("VolumeAttributesClass", GateStage.GA, True)
+    cross_namespace_data_source: bool = gate("CrossNamespaceVolumeDataSource", GateStage.ALPHA, False)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from mooring.base.flagkinds import BOOL, DURATION, INT, Stage
+from mooring.base.flagkinds import BOOL, DURATION, INT, GateStage
 from mooring.base.flags import flag, gate
 
 
@@ -29,6 +29,6 @@ class ResizerOptions:
     extra_modify_metadata: bool = flag(
         "extra-modify-metadata", BOOL, False, "Tell the driver the names of claim and volume, as parameters of ControllerModifyVolume."
     )
-    recover: bool = gate("RecoverVolumeExpansionFailure", Stage.GA, True)
-    annotate: bool = gate("AnnotateFsResize", Stage.ALPHA, False)
-    modify: bool = gate("VolumeAttributesClass", Stage.GA, True)
+    recover: bool = gate("RecoverVolumeExpansionFailure", GateStage.GA, True)
+    annotate: bool = gate("AnnotateFsResize", GateStage.ALPHA, False)
+    modify: bool = gate("VolumeAttributesClass", GateStage.GA, True)

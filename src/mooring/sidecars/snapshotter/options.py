@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
-from mooring.base.flagkinds import BOOL, DURATION, INT, STRING, Stage
+from mooring.base.flagkinds import BOOL, DURATION, INT, STRING, GateStage
 from mooring.base.flags import flag, gate
 
 _LENGTH_TEXT: Final = "Characters of the uid in the name of a made {}, without its dashes; -1 takes it as it is."
@@ -32,4 +32,4 @@ class SnapshotterOptions:
         "extra-create-metadata", BOOL, False, "Tell the driver the names of snapshot and content, as parameters of CreateSnapshot."
     )
     node_name: str = ""
-    groups: bool = gate("CSIVolumeGroupSnapshot", Stage.BETA, False)
+    groups: bool = gate("CSIVolumeGroupSnapshot", GateStage.BETA, False)

@@ -13,7 +13,7 @@ from mooring.wire.grpc.request_headers import RequestHeaders
 from mooring.wire.grpc.sending import Sending
 from mooring.wire.grpc.settings import PeerSettings
 from mooring.wire.grpc.status import code_of_reset, text_of_reset
-from mooring.wire.grpc.stream import MESSAGE_BYTES_MAX, Stream, Verdict
+from mooring.wire.grpc.stream import MESSAGE_BYTES_MAX, CallEnd, Stream
 
 HELD_BYTES_MAX: Final = 4 * MESSAGE_BYTES_MAX
 """For answers of one connection that are not complete yet."""
@@ -130,7 +130,7 @@ class ClientCalls:
         if stream is not None and not self._sending.stream_window_opened(stream, increment):
             reset = ErrorCode.FLOW_CONTROL_ERROR if increment else ErrorCode.PROTOCOL_ERROR
             text = f"the driver's WINDOW_UPDATE adds {increment}, which HTTP/2 does not allow"
-            self._answer(stream, Verdict(Code.INTERNAL, text, answered=True, reset=reset))
+            self._answer(stream, CallEnd(Code.INTERNAL, text, answered=True, reset=reset))
 
     def taken_in(self) -> None:
         """All that came together has been read."""
@@ -162,7 +162,7 @@ class ClientCalls:
             else:
                 self._send(stream_id, path, prefixed, left_s)
 
-    def _answer(self, stream: Stream, verdict: Verdict) -> None:
+    def _answer(self, stream: Stream, verdict: CallEnd) -> None:
         """A call is over. A server that has not taken in all of its request hears that no more will come."""
         code, text, payload, answered, reset = verdict
         if reset is not None or stream.unsent:
@@ -187,12 +187,12 @@ class ClientCalls:
             self._sending.put(window_update(0, self._received))
             self._received = 0
 
-    def _count_on(self, stream: Stream, size: int) -> Verdict | None:
+    def _count_on(self, stream: Stream, size: int) -> CallEnd | None:
         """A stream's window. Returns the end of a call whose answer is too much beside the others."""
         stream.received += size
         if self._held > HELD_BYTES_MAX:
             text = f"more than {HELD_BYTES_MAX} bytes of answers at once"
-            return Verdict(Code.RESOURCE_EXHAUSTED, text, answered=True, reset=ErrorCode.CANCEL)
+            return CallEnd(Code.RESOURCE_EXHAUSTED, text, answered=True, reset=ErrorCode.CANCEL)
         if stream.received > WINDOW_BYTES // 2:
             self._sending.put(window_update(stream.id, stream.received))
             stream.received = 0

@@ -23,7 +23,7 @@ from mooring.wire.grpc.events import Gone
 from mooring.wire.grpc.frames import READ_BYTES
 from mooring.wire.grpc.serving.connection import ServerConnection
 from mooring.wire.grpc.serving.events import Asked, Event
-from mooring.wire.grpc.serving.limits import FEW, Limits
+from mooring.wire.grpc.serving.limits import FEW, ServerLimits
 from mooring.wire.grpc.socket_file import cannot_bind, permissions, removed_at_the_end
 
 _log = logger(__name__)
@@ -46,7 +46,7 @@ Method = Callable[[bytes], Awaitable[bytes]]
 
 @asynccontextmanager
 async def listening(
-    methods: Mapping[str, Method], path: Path, *, mode: int = 0o600, grace_s: float = 5.0, limits: Limits = FEW
+    methods: Mapping[str, Method], path: Path, *, mode: int = 0o600, grace_s: float = 5.0, limits: ServerLimits = FEW
 ) -> AsyncGenerator[None, None]:
     """The methods answer on the socket as long as the block runs. The place must be free (`make_room`).
 
@@ -68,7 +68,7 @@ async def listening(
 
 @asynccontextmanager
 async def listening_on_tcp(
-    methods: Mapping[str, Method], address: str, *, grace_s: float = 5.0, limits: Limits = FEW
+    methods: Mapping[str, Method], address: str, *, grace_s: float = 5.0, limits: ServerLimits = FEW
 ) -> AsyncGenerator[int, None]:
     """The same on a TCP address, host:port; gives the port. Without encryption: for test suites, on a loopback address."""
     clients = _Clients(methods, limits)
@@ -99,7 +99,7 @@ def _bound(path: Path, mode: int) -> socket.socket:
 class _Clients:
     """All connections of a server."""
 
-    def __init__(self, methods: Mapping[str, Method], limits: Limits) -> None:
+    def __init__(self, methods: Mapping[str, Method], limits: ServerLimits) -> None:
         self.methods, self.limits = methods, limits
         self.buffer = bytearray(READ_BYTES)
         """One buffer for all connections: what was read into it is taken in before anybody reads again."""

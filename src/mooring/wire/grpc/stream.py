@@ -25,7 +25,7 @@ _PREFIX_BYTES: Final = 5
 _NUMBER: Final = re.compile(rb"[0-9]{1,9}\Z")
 
 
-class Verdict(NamedTuple):
+class CallEnd(NamedTuple):
     """How a call ended: the fields of `Answered`. reset: what the server has to be told, None when it knows."""
 
     code: int
@@ -50,7 +50,7 @@ class Stream(Outgoing):
         self.body: bytes | bytearray = b""
         self.idle_frames = 0
 
-    def headers_came(self, headers: AnswerHeaders, ended: bool) -> Verdict | None:
+    def headers_came(self, headers: AnswerHeaders, ended: bool) -> CallEnd | None:
         """Takes in headers or trailers. ended: no more is to come. Returns the call's end, None before it."""
         if headers.wrong:
             return _refused(f"the driver's answer is no HTTP/2: {headers.wrong}")
@@ -63,7 +63,7 @@ class Stream(Outgoing):
         self.headers = headers
         return None
 
-    def data_came(self, data: bytes, ended: bool) -> Verdict | None:
+    def data_came(self, data: bytes, ended: bool) -> CallEnd | None:
         """Takes in a piece of the message. Returns the call's end, None before it."""
         if self.headers is None:
             return _refused("the driver's answer has DATA before its HEADERS")
@@ -81,23 +81,23 @@ class Stream(Outgoing):
             return _refused("server closed the stream without sending trailers")
         return None
 
-    def _beyond(self) -> Verdict | None:
+    def _beyond(self) -> CallEnd | None:
         """The end of an answer that is longer than one message, or than any may be."""
         length = int.from_bytes(self.body[1:_PREFIX_BYTES])
         if length > MESSAGE_BYTES_MAX:
             text = f"grpc: received message larger than max ({length} vs. {MESSAGE_BYTES_MAX})"
-            return Verdict(Code.RESOURCE_EXHAUSTED, text, answered=True, reset=ErrorCode.CANCEL)
+            return CallEnd(Code.RESOURCE_EXHAUSTED, text, answered=True, reset=ErrorCode.CANCEL)
         if len(self.body) > _PREFIX_BYTES + length:
             return _refused("the driver answered with more than one message", ErrorCode.CANCEL)
         return None
 
-    def _idle(self) -> Verdict | None:
+    def _idle(self) -> CallEnd | None:
         self.idle_frames += 1
         if self.idle_frames > IDLE_FRAMES_MAX:
             return _refused(f"the driver's answer has more than {IDLE_FRAMES_MAX} frames that say nothing", ErrorCode.ENHANCE_YOUR_CALM)
         return None
 
-    def _not_grpc(self, headers: AnswerHeaders, ended: bool) -> Verdict | None:
+    def _not_grpc(self, headers: AnswerHeaders, ended: bool) -> CallEnd | None:
         """HTTP's own answers. Those of its 100s have another one behind them; after those of its 400s alone nothing can have happened."""
         if headers.http_status is None or not re.fullmatch(rb"[1-9][0-9][0-9]", headers.http_status):
             return _refused("malformed header: missing HTTP status")
@@ -105,19 +105,19 @@ class Stream(Outgoing):
         if status < 200:
             return _refused(f"an answer of HTTP status {status} is only the first of two, and has no second") if ended else self._idle()
         text, reset = text_of_http(status, headers.content_type), None if ended else ErrorCode.PROTOCOL_ERROR
-        return Verdict(code_of_http(status), text, answered=not 400 <= status < 500, reset=reset)
+        return CallEnd(code_of_http(status), text, answered=not 400 <= status < 500, reset=reset)
 
-    def _verdict(self, trailers: AnswerHeaders) -> Verdict:
+    def _verdict(self, trailers: AnswerHeaders) -> CallEnd:
         raw = trailers.grpc_status
         if raw is None:
-            return Verdict(Code.UNKNOWN, decoded(trailers.grpc_message), answered=True)
+            return CallEnd(Code.UNKNOWN, decoded(trailers.grpc_message), answered=True)
         if not _NUMBER.match(raw):
-            return Verdict(Code.UNKNOWN, f"malformed grpc-status: {decoded(raw[:100])!r}", answered=True)
+            return CallEnd(Code.UNKNOWN, f"malformed grpc-status: {decoded(raw[:100])!r}", answered=True)
         if raw != b"0" and (code := int(raw)):
-            return Verdict(code, decoded(trailers.grpc_message))
+            return CallEnd(code, decoded(trailers.grpc_message))
         return self._message()
 
-    def _message(self) -> Verdict:
+    def _message(self) -> CallEnd:
         """The end of a call that went well, if there is just one message."""
         body = self.body
         if not body:
@@ -131,13 +131,13 @@ class Stream(Outgoing):
             )
         if body[0]:
             return _unreadable(f"grpc: received unexpected payload format {body[0]}")
-        return Verdict(Code.OK, "", body[_PREFIX_BYTES:] if isinstance(body, bytes) else bytes(memoryview(body)[_PREFIX_BYTES:]))
+        return CallEnd(Code.OK, "", body[_PREFIX_BYTES:] if isinstance(body, bytes) else bytes(memoryview(body)[_PREFIX_BYTES:]))
 
 
-def _unreadable(text: str) -> Verdict:
-    return Verdict(Code.INTERNAL, text, answered=True)
+def _unreadable(text: str) -> CallEnd:
+    return CallEnd(Code.INTERNAL, text, answered=True)
 
 
-def _refused(text: str, reset: ErrorCode = ErrorCode.PROTOCOL_ERROR) -> Verdict:
+def _refused(text: str, reset: ErrorCode = ErrorCode.PROTOCOL_ERROR) -> CallEnd:
     """The end of an answer that is against the rules: the request may have been carried out."""
-    return Verdict(Code.INTERNAL, text, answered=True, reset=reset)
+    return CallEnd(Code.INTERNAL, text, answered=True, reset=reset)

@@ -24,7 +24,7 @@ class Closed(Exception):
     """The client was closed by its owner."""
 
 
-class Link(Protocol):
+class ByteTransport(Protocol):
     """The way of a connection's bytes: `PlainTransport` or `TlsTransport`."""
 
     failure: Exception | None
@@ -45,7 +45,7 @@ class Link(Protocol):
     def resume_reading(self) -> None: ...
 
 
-class Owner(Protocol):
+class ConnectionOwner(Protocol):
     """The pool, or whoever else opened the connection."""
 
     def lost(self, connection: Connection) -> None:
@@ -86,10 +86,10 @@ class Connection:
         "is_reused",
     )
 
-    def __init__(self, owner: Owner, generation: int) -> None:
+    def __init__(self, owner: ConnectionOwner, generation: int) -> None:
         self._owner = owner
         self._loop = asyncio.get_running_loop()
-        self._link: Link | None = None
+        self._link: ByteTransport | None = None
         self._reader: ResponseReader | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._failure: Exception | None = None
@@ -186,7 +186,7 @@ class Connection:
 
     # what the link says
 
-    def connected(self, link: Link) -> None:
+    def connected(self, link: ByteTransport) -> None:
         self._link = link
 
     def secured(self) -> None:
@@ -227,7 +227,7 @@ class Connection:
 
     # inside
 
-    def _end(self, reader: ResponseReader, link: Link) -> None:
+    def _end(self, reader: ResponseReader, link: ByteTransport) -> None:
         """The connection has gone in the middle of an answer; that was its end, if it has no length and the peer took its leave."""
         try:
             if link.has_farewell and link.failure is None:

@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from mooring.wire.http1.connection import Connection, Link, Owner
+from mooring.wire.http1.connection import ByteTransport, Connection, ConnectionOwner
 from mooring.wire.http1.plain_transport import PlainTransport
 from mooring.wire.http1.requests import header_lines, request_bytes
 from mooring.wire.http1.sockets import open_socket
@@ -42,7 +42,7 @@ class Server:
 class _Receiver(Protocol):
     """`Connection` or `Tunnel`, at the end of any link."""
 
-    def connected(self, link: Link) -> None: ...
+    def connected(self, link: ByteTransport) -> None: ...
 
     def secured(self) -> None: ...
 
@@ -60,7 +60,7 @@ class Dialer:
         self._server, self._proxy = server, proxy
         self._buffer: Final = memoryview(bytearray(READ_BYTES))
 
-    async def dial(self, owner: Owner, generation: int) -> Connection:
+    async def dial(self, owner: ConnectionOwner, generation: int) -> Connection:
         """A connection that takes requests. Raises OSError (ssl.SSLError is one), ValueError (Malformed, BrokenOff), ProxyRefused."""
         connection = Connection(owner, generation)
         tunnel: Tunnel | None = None

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from mooring.wire.http1.connection import Closed, Connection, Owner
+from mooring.wire.http1.connection import Closed, Connection, ConnectionOwner
 
 IDLE_S: Final = 60.0
 """Below the 90 s after which an API server drops an idle connection, so that we seldom meet a closed one."""
@@ -43,10 +43,10 @@ class _Waiter:
     needs_new: bool
 
 
-class Pool(Owner):
+class Pool(ConnectionOwner):
     """Used inside one event loop. dial: makes a connection for an owner in its generation."""
 
-    def __init__(self, dial: Callable[[Owner, int], Awaitable[Connection]]) -> None:
+    def __init__(self, dial: Callable[[ConnectionOwner, int], Awaitable[Connection]]) -> None:
         self._dial = dial
         self._generation = 0
         self._connections: set[Connection] = set()

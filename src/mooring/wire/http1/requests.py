@@ -17,7 +17,7 @@ _ENCODED: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _AUTHORITY: Final = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 
 
-class Head:
+class RequestHead:
     """A request without its body. headers: names in lower case. length: None for a body in chunks."""
 
     __slots__ = ("expects_continue", "headers", "is_chunkable", "is_persistent", "length", "method", "target")
@@ -42,7 +42,7 @@ class Head:
         return dict(reversed(parse_qsl(text, keep_blank_values=True))) if text else {}
 
 
-def parse_head(raw: bytes) -> Head:
+def parse_head(raw: bytes) -> RequestHead:
     """raw: from the request line to the last header, without the empty line. Raises Malformed."""
     line, _, rest = raw.partition(b"\r\n")
     match = _REQUEST_LINE.fullmatch(line)
@@ -54,7 +54,7 @@ def parse_head(raw: bytes) -> Head:
     headers = _headers(rest)
     if "host" not in headers and minor != b"0":
         raise Malformed("missing required Host header")
-    return Head(method.decode("ascii"), _target(target), headers, int(minor))
+    return RequestHead(method.decode("ascii"), _target(target), headers, int(minor))
 
 
 def _headers(raw: bytes) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from mooring.wire.http1.connection import Link
+from mooring.wire.http1.connection import ByteTransport
 from mooring.wire.http1.responses import ResponseReader
 from mooring.wire.http1.syntax import BrokenOff, Malformed
 from mooring.wire.http1.tls_transport import TlsTransport
@@ -22,7 +22,7 @@ class Tunnel:
     """The receiver of a connection to a proxy."""
 
     def __init__(self) -> None:
-        self._link: Link | None = None
+        self._link: ByteTransport | None = None
         self._inner: TlsTransport | None = None
         self._reader = ResponseReader("CONNECT")
         self._waiter: asyncio.Future[None] | None = None
@@ -56,7 +56,7 @@ class Tunnel:
 
     # what the link says
 
-    def connected(self, link: Link) -> None:
+    def connected(self, link: ByteTransport) -> None:
         self._link = link
 
     def secured(self) -> None:

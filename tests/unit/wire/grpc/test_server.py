@@ -21,7 +21,7 @@ from mooring.wire.grpc.frames import READ_BYTES
 from mooring.wire.grpc.server import listening
 from mooring.wire.grpc.serving.connection import ServerConnection
 from mooring.wire.grpc.serving.events import Event
-from mooring.wire.grpc.serving.limits import FEW, Limits
+from mooring.wire.grpc.serving.limits import FEW, ServerLimits
 from tests.unit.wire.grpc import talk
 from tests.unit.wire.grpc.unary_servers import CLIENTS, SAY, SERVERS, SERVICE, Echo, fate, over
 
@@ -257,7 +257,7 @@ async def test_a_client_that_says_nothing_is_cut(socket: Path, monkeypatch: pyte
 
 
 async def test_one_connection_too_many_is_cut(socket: Path) -> None:
-    async with listening(Echo().methods(), socket, limits=Limits(connections=2)):
+    async with listening(Echo().methods(), socket, limits=ServerLimits(connections=2)):
         first = await asyncio.open_unix_connection(socket)
         async with over(socket) as ask:
             third, writer = await asyncio.open_unix_connection(socket)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from mooring.wire.http1.connection import Connection, Owner
+from mooring.wire.http1.connection import Connection, ConnectionOwner
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 
@@ -74,7 +74,7 @@ class FakeDials:
         self._answers, self._at_once = answers, at_once
         self._ends: list[asyncio.Future[None]] = []
 
-    async def dial(self, owner: Owner, generation: int) -> Connection:
+    async def dial(self, owner: ConnectionOwner, generation: int) -> Connection:
         number = len(self.links)
         self.links.append(None)
         self._ends.append(asyncio.get_running_loop().create_future())

@@ -12,7 +12,7 @@ from mooring.wire.grpc.sending import Sending
 from mooring.wire.grpc.serving.answers import HEADERS, TRAILERS_OK, error_headers
 from mooring.wire.grpc.serving.call_headers import CallHeaders
 from mooring.wire.grpc.serving.events import Asked, Dropped, Event
-from mooring.wire.grpc.serving.limits import Limits
+from mooring.wire.grpc.serving.limits import ServerLimits
 from mooring.wire.grpc.serving.request import Refusal, Request, Wrong
 from mooring.wire.grpc.settings import WINDOW_DEFAULT, PeerSettings
 
@@ -32,7 +32,7 @@ class ServedCalls:
     events: shared with the connection, whose own come between. now: a clock for deadlines, in seconds.
     """
 
-    def __init__(self, sending: Sending, events: list[Event], now: Callable[[], float], limits: Limits) -> None:
+    def __init__(self, sending: Sending, events: list[Event], now: Callable[[], float], limits: ServerLimits) -> None:
         self._sending, self._events, self._now, self._limits = sending, events, now, limits
         self._streams: dict[int, Request] = {}
         self._dropped: set[int] = set()  # asked, and ended by the client

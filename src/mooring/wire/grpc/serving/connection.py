@@ -14,7 +14,7 @@ from mooring.wire.grpc.sending import Sending
 from mooring.wire.grpc.serving.call_headers import read_call_headers
 from mooring.wire.grpc.serving.calls import WINDOW_BYTES, ServedCalls
 from mooring.wire.grpc.serving.events import Event
-from mooring.wire.grpc.serving.limits import FEW, Limits
+from mooring.wire.grpc.serving.limits import FEW, ServerLimits
 from mooring.wire.grpc.settings import changed, our_settings
 
 HEADER_BYTES_MAX: Final = 64 * 1024
@@ -29,7 +29,7 @@ class ServerConnection:
     now: a monotonic clock in seconds, for deadlines. limits: those of connections are for whoever accepts them.
     """
 
-    def __init__(self, *, now: Callable[[], float], limits: Limits = FEW) -> None:
+    def __init__(self, *, now: Callable[[], float], limits: ServerLimits = FEW) -> None:
         self._events: list[Event] = []
         self._sending = Sending()
         self._streams_max = limits.streams

@@ -7,7 +7,7 @@ from typing import Final
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Limits:
+class ServerLimits:
     """connections: of all clients. streams: calls at once of one connection; one that the client has dropped counts until whoever carries
     it out has ended. message_bytes: of one request; 4 MiB is gRPC's default.
     """
@@ -22,5 +22,5 @@ class Limits:
         return 4 * self.message_bytes
 
 
-FEW: Final = Limits()
+FEW: Final = ServerLimits()
 """For a service of a few small calls: the kubelet's registration."""
