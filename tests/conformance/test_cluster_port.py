@@ -20,7 +20,7 @@ from mooring.api.meta import Kind
 from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.controllers.housekeeping import Housekeeping
-from mooring.apiserver.local import Faults, LocalCluster
+from mooring.apiserver.local import LocalCluster, ServerFaults
 from mooring.apiserver.table import HistoryLimits
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
@@ -73,7 +73,7 @@ class Local(Target):
         self._faults.cuts += 1
 
 
-class _Scissors(Faults):
+class _Scissors(ServerFaults):
     def __init__(self) -> None:
         self.cuts = 0
 

@@ -13,7 +13,7 @@ from mooring.api.meta import Key
 from mooring.apiserver.bodies.objects import FieldValidation, decode_object
 from mooring.apiserver.bodies.patches import change_of
 from mooring.apiserver.bootstrap import new_store
-from mooring.apiserver.listing import ListOptions, Scope, scope_of
+from mooring.apiserver.listing import ListOptions, ListScope, scope_of
 from mooring.apiserver.rules import VOLUME_ATTACHMENTS
 from mooring.apiserver.table import HistoryLimits
 from mooring.base.randomness import Random
@@ -163,7 +163,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_list_is_the_model(self) -> None:
-        assert self.model == {stored.key.name: stored.whole() for stored in self.store.list(VOLUME_ATTACHMENTS, Scope()).items}
+        assert self.model == {stored.key.name: stored.whole() for stored in self.store.list(VOLUME_ATTACHMENTS, ListScope()).items}
 
     @invariant()
     def every_remembered_moment_can_be_listed(self) -> None:
@@ -171,7 +171,7 @@ class StoreMachine(RuleBasedStateMachine):
         for version, objects in self.past.items():
             if version < floor:
                 continue
-            found = self.store.list(VOLUME_ATTACHMENTS, Scope(), ListOptions(str(version), "Exact"))
+            found = self.store.list(VOLUME_ATTACHMENTS, ListScope(), ListOptions(str(version), "Exact"))
             assert objects == {stored.key.name: stored.whole() for stored in found.items}
 
     @invariant()
@@ -199,7 +199,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_refused_as_broken(self) -> None:
-        for stored in self.store.list(VOLUME_ATTACHMENTS, Scope()).items:
+        for stored in self.store.list(VOLUME_ATTACHMENTS, ListScope()).items:
             obj, _ = decode_object(VOLUME_ATTACHMENTS, stored.whole(), FieldValidation.STRICT, [])
             try:
                 written = self.store.update(VOLUME_ATTACHMENTS, stored.key, obj, 0.0)

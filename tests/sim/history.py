@@ -16,7 +16,7 @@ from mooring.api.meta import Key
 from mooring.apiserver.listing import scope_of
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.table import Change, Stored
+from mooring.apiserver.table import Stored, StoredChange
 from mooring.kube.cluster import EventType, Page, Request, WatchEvent
 
 Storage = tuple[str, str, str]
@@ -30,7 +30,7 @@ class History:
         self._store, self._now = store, now
         self._first = {resource.storage: {item.key: item for item in store.table(resource).items()} for resource in store.resources}
         self._begin = store.version
-        self._changes: list[tuple[float, Storage, Change]] = []
+        self._changes: list[tuple[float, Storage, StoredChange]] = []
         store.on_change(lambda resource, change: self._changes.append((now(), resource.storage, change)))
 
     def version_at(self, at_s: float) -> int:

@@ -31,7 +31,7 @@ from typing import Any, Final
 
 from mooring.api.meta import annotation
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.table import Change
+from mooring.apiserver.table import StoredChange
 from mooring.sidecars.attacher.view import NODE_ID_ANNOTATION, STATUS_OF_ANNOTATION
 from tests.sim.backend import PUBLISH, Backend
 from tests.sim.knowledge import Knowledge, Pair
@@ -56,7 +56,7 @@ class Write:
     name: str
     excused: bool
     body: Any = None
-    change: Change | None = None
+    change: StoredChange | None = None
 
 
 WRITING: Final[ContextVar[Write | None]] = ContextVar("writing", default=None)
@@ -146,7 +146,7 @@ class Laws:
 
     # -- writes
 
-    def changed(self, resource: Resource, change: Change) -> None:
+    def changed(self, resource: Resource, change: StoredChange) -> None:
         """The store has changed. Told of every change, at once."""
         if change.old is None:
             self._born[resource.plural, change.key.name] = change.rv
@@ -198,7 +198,7 @@ class Laws:
         if self._backend.at_work(handle, PUBLISH, node_id) and node_id not in self._backend.dead:
             self._fail("finalizer-dropped", f"{old.name} is released while {handle} may become published at {node_id}")
 
-    def _volume_changed(self, write: Write, change: Change) -> None:
+    def _volume_changed(self, write: Write, change: StoredChange) -> None:
         assert change.old is not None
         before = change.old.whole()["metadata"]
         after = change.new.whole()["metadata"] if change.new is not None else {}
@@ -216,7 +216,7 @@ class Laws:
             if found.held and found.whole.spec.source.persistent_volume_name == name:
                 self._fail("volume-dropped", f"{name} is released while {found.name} needs it")
 
-    def _touches_only_its_own(self, write: Write, change: Change) -> None:
+    def _touches_only_its_own(self, write: Write, change: StoredChange) -> None:
         assert change.old is not None
         if change.new is None:
             if others := set(change.old.whole()["metadata"].get("finalizers", [])) - {FINALIZER}:

@@ -32,7 +32,7 @@ from prometheus_client import CollectorRegistry
 from mooring.api.meta import Kind
 from mooring.api.pods import PODS
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.table import Change
+from mooring.apiserver.table import StoredChange
 from mooring.base.randomness import Random
 from mooring.control.lease.elector import LeaderElector
 from mooring.control.lease.record import Candidate, LeaseTimes, record_of
@@ -109,7 +109,7 @@ class Leases:
     def _was_set_back(self, version: int) -> None:
         self._set_back_at = self._world.clock.now()
 
-    def _changed(self, resource: Resource, change: Change) -> None:
+    def _changed(self, resource: Resource, change: StoredChange) -> None:
         if resource.plural == "leases":
             lock = change.key.name
             holder = "" if change.new is None else record_of(change.new.whole()).holder

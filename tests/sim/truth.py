@@ -12,7 +12,7 @@ from mooring.api.meta import Key, Kind, annotation, finalizers_of, is_deleting
 from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS, CSINode, VolumeAttachment
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.table import Change, Stored
+from mooring.apiserver.table import Stored, StoredChange
 from mooring.sidecars.attacher.view import NODE_ID_ANNOTATION
 from tests.sim.plan import DRIVER, FINALIZER, Plan
 
@@ -50,7 +50,7 @@ class Truth:
         self._attachments: dict[int, Attachment] = {}  # by version, each decoded once
         store.on_change(self._remember)
 
-    def _remember(self, resource: Resource, change: Change) -> None:
+    def _remember(self, resource: Resource, change: StoredChange) -> None:
         self._newest[resource.plural] = change.rv
 
     def forget(self) -> None:

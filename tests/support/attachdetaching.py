@@ -19,7 +19,7 @@ from mooring.api.nodes import OUT_OF_SERVICE_TAINT
 from mooring.api.pods import PODS
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.api.volume_names import attachment_name, unique_name
-from mooring.apiserver.local import Faults
+from mooring.apiserver.local import ServerFaults
 from mooring.base.clock import rfc3339
 from mooring.cluster.attachdetach.controller import AttachDetach
 from mooring.cluster.attachdetach.identity import MANAGED
@@ -54,7 +54,7 @@ class Vol:
 class AttachDetachWorld(ClusterWorld):
     """story: the controller's requests."""
 
-    def __init__(self, faults: Faults | None = None, **options: Any) -> None:
+    def __init__(self, faults: ServerFaults | None = None, **options: Any) -> None:
         super().__init__(faults)
         self._options, self._numbers = options, itertools.count(1)
 
@@ -272,7 +272,7 @@ class AttachDetachWorld(ClusterWorld):
 
 
 @contextlib.asynccontextmanager
-async def attaching(faults: Faults | None = None, **options: Any) -> AsyncIterator[AttachDetachWorld]:
+async def attaching(faults: ServerFaults | None = None, **options: Any) -> AsyncIterator[AttachDetachWorld]:
     """A new cluster with a running controller."""
     world = AttachDetachWorld(faults, **options)
     async with world.controlling():

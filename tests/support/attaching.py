@@ -12,7 +12,7 @@ from typing import Any
 from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
 from mooring.api.storage import VOLUME_ATTACHMENTS
-from mooring.apiserver.local import Faults
+from mooring.apiserver.local import ServerFaults
 from mooring.control.events import EventRecorder
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.metrics import CallMetrics
@@ -40,7 +40,7 @@ class AttacherWorld(ClusterWorld):
     def __init__(
         self,
         driver: ScriptedDriver | None = None,
-        faults: Faults | None = None,
+        faults: ServerFaults | None = None,
         call_metrics: CallMetrics | None = None,
         **options: Any,
     ) -> None:

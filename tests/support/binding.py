@@ -13,7 +13,7 @@ from mooring.api.core import EVENTS, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT
 from mooring.api.meta import Kind
 from mooring.api.pods import PODS
 from mooring.apiserver.controllers.housekeeping import Housekeeping
-from mooring.apiserver.local import Faults
+from mooring.apiserver.local import ServerFaults
 from mooring.cluster.binder.controller import make_binder
 from mooring.cluster.binder.options import BinderOptions
 from mooring.control.manager import Manager
@@ -150,7 +150,7 @@ def rejection(pod: Json) -> str:
     return next((one.get("message", "") for one in conditions if one["type"] == "PodScheduled" and one["status"] == "False"), "")
 
 
-class Forbids(Faults):
+class Forbids(ServerFaults):
     """These kinds can't be listed."""
 
     def __init__(self, *plurals: str) -> None:
@@ -161,7 +161,7 @@ class Forbids(Faults):
             raise Forbidden(f"{kind.plural} is forbidden", reason="Forbidden")
 
 
-class HeldWrites(Faults):
+class HeldWrites(ServerFaults):
     """The first PUT of one object waits until it is released. begun: it has come. verb: of another write."""
 
     def __init__(self, verb: str = "replace") -> None:
@@ -192,7 +192,7 @@ class HeldWrites(Faults):
 class BinderWorld(ClusterWorld):
     """A store, and a binder on it. story: its writes."""
 
-    def __init__(self, faults: Faults | None = None, **options: Any) -> None:
+    def __init__(self, faults: ServerFaults | None = None, **options: Any) -> None:
         super().__init__(faults)
         self.options = BinderOptions(**options)
         self.binder: Manager | None = None
@@ -221,7 +221,7 @@ class BinderWorld(ClusterWorld):
 
 
 @contextlib.asynccontextmanager
-async def binding(faults: Faults | None = None, **options: Any) -> AsyncIterator[tuple[BinderWorld, Tenant]]:
+async def binding(faults: ServerFaults | None = None, **options: Any) -> AsyncIterator[tuple[BinderWorld, Tenant]]:
     """A new store with a running binder, and who acts on it."""
     ours = BinderWorld(faults, **options)
     async with ours.binding() as world:

@@ -15,7 +15,7 @@ from typing import Any
 from mooring.api.core import EVENTS, NAMESPACES
 from mooring.api.meta import Kind
 from mooring.apiserver.bootstrap import new_store
-from mooring.apiserver.local import Faults, LocalCluster
+from mooring.apiserver.local import LocalCluster, ServerFaults
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
@@ -102,7 +102,7 @@ class ClusterUser:
 
 
 class ClusterWorld(ClusterUser):
-    def __init__(self, faults: Faults | None = None, *, seed: int = 7) -> None:
+    def __init__(self, faults: ServerFaults | None = None, *, seed: int = 7) -> None:
         self.clock, self.randomness, self.metrics = LoopClock(EPOCH_S), Random(seed), Metrics()
         self.store = new_store(self.randomness, EPOCH_S)
         self.story: list[str] = []
@@ -184,7 +184,7 @@ class ClusterWorld(ClusterUser):
         await asyncio.sleep(seconds)
 
 
-class LateWatch(Faults):
+class LateWatch(ServerFaults):
     """The watches of these kinds come late."""
 
     def __init__(self, *plurals: str, seconds: float = 1.0) -> None:
@@ -195,7 +195,7 @@ class LateWatch(Faults):
             await asyncio.sleep(self._seconds)
 
 
-class HeldWatch(Faults):
+class HeldWatch(ServerFaults):
     """The watches of these kinds show nothing between `hold` and `let_go`, and then everything at once."""
 
     def __init__(self, *plurals: str) -> None:
@@ -213,7 +213,7 @@ class HeldWatch(Faults):
             await self._open.wait()
 
 
-class SlowGets(Faults):
+class SlowGets(ServerFaults):
     """Holds up each GET of a kind until `gate` is set. asked: there was one."""
 
     def __init__(self, kind: Kind[Any]) -> None:
@@ -226,7 +226,7 @@ class SlowGets(Faults):
             await self.gate.wait()
 
 
-class TornWatch(Faults):
+class TornWatch(ServerFaults):
     """From `hold` on the watches of these kinds tell nothing, until `tear`: then they are listed again, and what came and went meanwhile is
     told by nobody. lists: the kinds that were listed.
     """

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from mooring.apiserver.bootstrap import new_store
-from mooring.apiserver.identity.tls import Identity, identity_in
+from mooring.apiserver.identity.tls import ServerIdentity, identity_in
 from mooring.apiserver.table import DEFAULT_LIMITS, HistoryLimits
 from mooring.apiserver.web.server import ApiServer
 from mooring.base.clock import LoopClock
@@ -24,7 +24,7 @@ class EmbeddedServer:
     def __init__(self, folder: Path, limits: HistoryLimits = DEFAULT_LIMITS, *, meter: StallMeter | None = None) -> None:
         self.folder = folder
         self.kubeconfig = folder / "kubeconfig"
-        self.identity: Identity = identity_in(folder / "identity", time.time())
+        self.identity: ServerIdentity = identity_in(folder / "identity", time.time())
         self.url = ""
         self._limits, self._meter = limits, meter
         self._started = threading.Event()

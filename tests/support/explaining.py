@@ -6,7 +6,7 @@ import io
 import json
 from typing import Any
 
-from mooring.apiserver.local import Faults
+from mooring.apiserver.local import ServerFaults
 from mooring.base.clock import rfc3339
 from mooring.cli.why import Why, WhyFlags
 from tests.support.builders import (
@@ -23,7 +23,7 @@ from tests.support.cluster_world import ClusterWorld
 
 
 class WhyWorld(ClusterWorld):
-    def __init__(self, faults: Faults | None = None) -> None:
+    def __init__(self, faults: ServerFaults | None = None) -> None:
         super().__init__(faults)
         self.out = io.StringIO()
 

@@ -16,7 +16,7 @@ from typing import Any
 from mooring.api.coordination import LEASES, NODE_LEASE_NAMESPACE
 from mooring.api.core import EVENTS, NODES
 from mooring.api.pods import PODS
-from mooring.apiserver.local import Faults
+from mooring.apiserver.local import ServerFaults
 from mooring.base.clock import LoopClock, rfc3339
 from mooring.cluster.nodehealth.controller import NodeHealth
 from mooring.cluster.nodehealth.options import NodeHealthOptions
@@ -179,7 +179,7 @@ class NodeTenant(ClusterUser):
 class HealthWorld(NodeTenant):
     """faults: of node health's requests. options: its own."""
 
-    def __init__(self, faults: Faults | None = None, **options: Any) -> None:
+    def __init__(self, faults: ServerFaults | None = None, **options: Any) -> None:
         self.ours = ClusterWorld(faults)
         super().__init__(self.ours.users, look_s=0.25)
         self._suffix = ""

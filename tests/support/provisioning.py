@@ -16,7 +16,7 @@ from typing import Any
 
 from mooring.api.core import EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
-from mooring.apiserver.local import Faults
+from mooring.apiserver.local import ServerFaults
 from mooring.control.events import EventRecorder
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
@@ -64,7 +64,7 @@ class ProvisioningWorld(ClusterWorld):
     """rules: the flags among `Rules`; options: the others."""
 
     def __init__(
-        self, driver: VolumeDriver | None = None, faults: Faults | None = None, rules: Rules | None = None, **options: Any
+        self, driver: VolumeDriver | None = None, faults: ServerFaults | None = None, rules: Rules | None = None, **options: Any
     ) -> None:
         super().__init__(faults)
         self.driver = driver or AnsweringDriver()

@@ -18,7 +18,7 @@ from typing import Any
 from mooring.api.core import EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
 from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES
-from mooring.apiserver.local import Faults
+from mooring.apiserver.local import ServerFaults
 from mooring.control.events import EventRecorder
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
@@ -127,7 +127,7 @@ class ResizingDriver(ScriptedDriver):
 class ResizerWorld(ClusterWorld):
     """options: of the resizer."""
 
-    def __init__(self, driver: ResizingDriver | None = None, faults: Faults | None = None, **options: Any) -> None:
+    def __init__(self, driver: ResizingDriver | None = None, faults: ServerFaults | None = None, **options: Any) -> None:
         super().__init__(faults)
         self.look_s = 0.05
         self.driver = driver or ResizingDriver()

@@ -13,7 +13,7 @@ from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.api.meta import Kind
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.api.snapshot_names import BEING_DELETED, YES
-from mooring.apiserver.local import Faults
+from mooring.apiserver.local import ServerFaults
 from mooring.cluster.snapshots.controller import SnapshotController
 from mooring.cluster.snapshots.options import SnapshotControllerOptions
 from mooring.control.runtime import Runtime
@@ -36,7 +36,7 @@ WRITES: Final = ("create", "patch", "update", "delete")
 class SnapshotWorld(ClusterWorld):
     """A driver and the two programs, which come and go. Snapshot `snap` is of claim `claim`, whose volume `pv` has the handle `vol`."""
 
-    def __init__(self, driver: SnapshotDriver | None = None, faults: Faults | None = None) -> None:
+    def __init__(self, driver: SnapshotDriver | None = None, faults: ServerFaults | None = None) -> None:
         super().__init__(faults)
         self.look_s = 0.1
         self.driver = driver or SnapshotDriver()

@@ -9,7 +9,7 @@ from typing import Any
 from mooring.api.meta import Kind
 from mooring.api.pods import PODS
 from mooring.apiserver.controllers.housekeeping import Housekeeping
-from mooring.apiserver.local import Faults
+from mooring.apiserver.local import ServerFaults
 from mooring.cluster.workloads.controller import Workloads
 from tests.support.builders import NS, Json
 from tests.support.cluster_world import ClusterWorld
@@ -23,7 +23,7 @@ LOOK_S = 0.5
 class WorkloadWorld(ClusterWorld):
     """most: the largest number of pods that there were at once, and least: the smallest number of ready ones after `watch_from_here`."""
 
-    def __init__(self, faults: Faults | None = None, *, seed: int = 7) -> None:
+    def __init__(self, faults: ServerFaults | None = None, *, seed: int = 7) -> None:
         super().__init__(faults, seed=seed)
         self.node = EagerNode(self, self.clock, ready_s=READY_S, end_s=END_S, look_s=LOOK_S)
         self.node.saw = self._count

@@ -17,7 +17,7 @@ class TooMuch(Exception):
     """The request is more work than one may be."""
 
 
-class Elsewhere(Exception):
+class NeedsThread(Exception):
     """The request is more work than the loop has time for; it begins anew in a thread."""
 
 
@@ -26,7 +26,7 @@ class Effort:
 
     __slots__ = ("_over", "left")
 
-    def __init__(self, steps: int = STEPS_MAX, over: type[TooMuch | Elsewhere] = TooMuch) -> None:
+    def __init__(self, steps: int = STEPS_MAX, over: type[TooMuch | NeedsThread] = TooMuch) -> None:
         self.left, self._over = steps, over
 
     def spend(self, steps: int) -> None:
@@ -38,7 +38,7 @@ class Effort:
 
 def in_the_loop() -> Effort:
     """A request's share of the loop; what is more raises Elsewhere."""
-    return Effort(_STEPS_IN_LOOP, Elsewhere)
+    return Effort(_STEPS_IN_LOOP, NeedsThread)
 
 
 _current: contextvars.ContextVar[Effort | None] = contextvars.ContextVar("effort", default=None)

@@ -17,7 +17,7 @@ _CAUSES_LETTERS_MAX: Final = 256 * 1024
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Cause:
+class FieldCause:
     """One wrong field. reason: FieldValueInvalid, FieldValueRequired, ..."""
 
     reason: str
@@ -31,47 +31,47 @@ class Cause:
         return f"{self.field}: {self.message}"
 
 
-def required(field: str, detail: str = "") -> Cause:
-    return Cause("FieldValueRequired", field, _joined("Required value", detail))
+def required(field: str, detail: str = "") -> FieldCause:
+    return FieldCause("FieldValueRequired", field, _joined("Required value", detail))
 
 
-def invalid(field: str, value: Any, detail: str) -> Cause:
-    return Cause("FieldValueInvalid", field, _joined(f"Invalid value: {shown(value)}", detail))
+def invalid(field: str, value: Any, detail: str) -> FieldCause:
+    return FieldCause("FieldValueInvalid", field, _joined(f"Invalid value: {shown(value)}", detail))
 
 
-def forbidden(field: str, detail: str) -> Cause:
-    return Cause("FieldValueForbidden", field, _joined("Forbidden", detail))
+def forbidden(field: str, detail: str) -> FieldCause:
+    return FieldCause("FieldValueForbidden", field, _joined("Forbidden", detail))
 
 
-def duplicate(field: str, value: Any, detail: str = "") -> Cause:
-    return Cause("FieldValueDuplicate", field, _joined(f"Duplicate value: {shown(value)}", detail))
+def duplicate(field: str, value: Any, detail: str = "") -> FieldCause:
+    return FieldCause("FieldValueDuplicate", field, _joined(f"Duplicate value: {shown(value)}", detail))
 
 
-def not_found(field: str, value: Any) -> Cause:
-    return Cause("FieldValueNotFound", field, f"Not found: {shown(value)}")
+def not_found(field: str, value: Any) -> FieldCause:
+    return FieldCause("FieldValueNotFound", field, f"Not found: {shown(value)}")
 
 
-def not_supported(field: str, value: Any, supported: Sequence[Any]) -> Cause:
+def not_supported(field: str, value: Any, supported: Sequence[Any]) -> FieldCause:
     """supported: texts, or values that are shown as JSON; the first hundred of them are told."""
     choices = ", ".join(f'"{shortened(choice) if isinstance(choice, str) else shown(choice)}"' for choice in supported[:_CHOICES_MAX])
     if len(supported) > _CHOICES_MAX:
         choices += f", and {len(supported) - _CHOICES_MAX} more"
-    return Cause("FieldValueNotSupported", field, f"Unsupported value: {shown(value)}: supported values: {choices}")
+    return FieldCause("FieldValueNotSupported", field, f"Unsupported value: {shown(value)}: supported values: {choices}")
 
 
-def too_long(field: str, bytes_max: int) -> Cause:
-    return Cause("FieldValueTooLong", field, f"Too long: may not be more than {bytes_max} bytes")
+def too_long(field: str, bytes_max: int) -> FieldCause:
+    return FieldCause("FieldValueTooLong", field, f"Too long: may not be more than {bytes_max} bytes")
 
 
-def too_many(field: str, count_max: int) -> Cause:
-    return Cause("FieldValueTooLong", field, f"Too long: may not be more than {count_max} bytes")
+def too_many(field: str, count_max: int) -> FieldCause:
+    return FieldCause("FieldValueTooLong", field, f"Too long: may not be more than {count_max} bytes")
 
 
-def too_many_items(field: str, count: int, count_max: int) -> Cause:
-    return Cause("FieldValueTooMany", field, f"Too many: {count}: must have at most {count_max} items")
+def too_many_items(field: str, count: int, count_max: int) -> FieldCause:
+    return FieldCause("FieldValueTooMany", field, f"Too many: {count}: must have at most {count_max} items")
 
 
-def immutable(field: str, value: Any) -> Cause:
+def immutable(field: str, value: Any) -> FieldCause:
     return invalid(field, value, "field is immutable")
 
 
@@ -90,7 +90,7 @@ def cut(text: str, letters_max: int) -> str:
     return text if len(text) <= letters_max else text[: letters_max - 1] + "…"
 
 
-def invalid_object(kind: str, group: str, name: str, causes: Iterable[Cause]) -> Invalid:
+def invalid_object(kind: str, group: str, name: str, causes: Iterable[FieldCause]) -> Invalid:
     """Differs from kube-apiserver: of very many causes, or very long ones, the first are told and the others counted."""
     unique = _told(tuple(dict.fromkeys(causes)))
     assert unique, "an invalid object has a cause"
@@ -104,13 +104,13 @@ def invalid_object(kind: str, group: str, name: str, causes: Iterable[Cause]) ->
     return Invalid(f'{qualified} "{name}" is invalid: {text}', reason="Invalid", details=details)
 
 
-def _told(causes: tuple[Cause, ...]) -> tuple[Cause, ...]:
+def _told(causes: tuple[FieldCause, ...]) -> tuple[FieldCause, ...]:
     """The first, how many more there are, and the last, which may say why nothing came after it."""
     letters = 0
     for number, cause in enumerate(causes):
         letters += len(cause.field) + len(cause.message)
         if letters > _CAUSES_LETTERS_MAX and 0 < number < len(causes) - 1:
-            more = Cause("FieldValueInvalid", cause.field, f"Invalid value: this one and {len(causes) - number - 2} more are not told")
+            more = FieldCause("FieldValueInvalid", cause.field, f"Invalid value: this one and {len(causes) - number - 2} more are not told")
             return (*causes[:number], more, causes[-1])
     return causes
 

@@ -13,7 +13,7 @@ import msgspec
 from mooring.api.meta import Key
 from mooring.api.selector import ANYTHING, Selector, parse_fields, parse_labels
 from mooring.apiserver import api_errors, field_errors
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Stored
 from mooring.kube.errors import Gone
@@ -143,7 +143,7 @@ def check_match(options: ListOptions) -> None:
         raise field_errors.invalid_object("ListOptions", "meta.k8s.io", "", wrong)
 
 
-def _wrong_match(options: ListOptions) -> Iterator[Cause]:
+def _wrong_match(options: ListOptions) -> Iterator[FieldCause]:
     match, field = options.resource_version_match, "resourceVersionMatch"
     if not options.resource_version:
         yield field_errors.forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided")
@@ -190,7 +190,7 @@ def watch_start_of(options: WatchOptions, current: int, floor: int) -> WatchStar
     return WatchStart(version, initial=False)
 
 
-def _wrong_watch(options: WatchOptions) -> list[Cause]:
+def _wrong_watch(options: WatchOptions) -> list[FieldCause]:
     match, field = options.resource_version_match, "resourceVersionMatch"
     if options.send_initial_events is None:
         text = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
@@ -207,7 +207,7 @@ _METADATA_FIELDS = frozenset({"metadata.name", "metadata.namespace"})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Scope:
+class ListScope:
     """namespace: None is all."""
 
     namespace: str | None = None
@@ -232,15 +232,15 @@ class Scope:
         )
 
 
-def scope_of(resource: Resource, namespace: str | None, label_selector: str, field_selector: str) -> Scope:
+def scope_of(resource: Resource, namespace: str | None, label_selector: str, field_selector: str) -> ListScope:
     """Raises BadRequest for a selector that can't be read, or that asks for a field the kind does not offer."""
     return checked_scope(resource, parsed_scope(namespace, label_selector, field_selector))
 
 
-def parsed_scope(namespace: str | None, label_selector: str, field_selector: str) -> Scope:
+def parsed_scope(namespace: str | None, label_selector: str, field_selector: str) -> ListScope:
     """Raises BadRequest for a selector that can't be read."""
     try:
-        scope = Scope(namespace, parse_labels(label_selector), parse_fields(field_selector))
+        scope = ListScope(namespace, parse_labels(label_selector), parse_fields(field_selector))
     except ValueError as error:
         raise api_errors.bad_request(str(error)) from error
     if len(scope.labels.requirements) + len(scope.fields.requirements) > REQUIREMENTS_MAX:
@@ -248,7 +248,7 @@ def parsed_scope(namespace: str | None, label_selector: str, field_selector: str
     return scope
 
 
-def checked_scope(resource: Resource, scope: Scope) -> Scope:
+def checked_scope(resource: Resource, scope: ListScope) -> ListScope:
     """The same. Raises BadRequest for fields that the kind does not offer."""
     fields = scope.fields
     for requirement in fields.requirements:

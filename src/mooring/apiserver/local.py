@@ -1,4 +1,4 @@
-"""The Cluster port in process on an ObjectStore, for simulations. Every call yields to the loop; `Faults` may stand around each call."""
+"""The Cluster port in process on an ObjectStore, for simulations. Every call yields to the loop; `ServerFaults` may stand around it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mooring.apiserver.bodies import patches
 from mooring.apiserver.bodies.objects import FieldValidation, decode_object
 from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.listing import ListOptions, WatchOptions, scope_of
-from mooring.apiserver.resource import Call, Json, Resource, Status
+from mooring.apiserver.resource import ApiCall, Json, Resource, Status
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Stored, Written
 from mooring.apiserver.users import OWNER
@@ -32,7 +32,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Faults:
+class ServerFaults:
     """Faults between a caller and the server; each method may wait or raise an `ApiError`. verb: as `Verb`, or watch. name: "" for many."""
 
     async def before(self, verb: str, kind: Kind[Any], name: str) -> None:
@@ -49,13 +49,19 @@ class LocalCluster(Cluster):
     """`Cluster` on a store. Several may share one store, each with faults of its own."""
 
     def __init__(
-        self, store: ObjectStore, *, clock: Clock, randomness: Random, faults: Faults | None = None, durability: Durability | None = None
+        self,
+        store: ObjectStore,
+        *,
+        clock: Clock,
+        randomness: Random,
+        faults: ServerFaults | None = None,
+        durability: Durability | None = None,
     ) -> None:
         self.store = store
         self._clock = clock
         self._durability = durability or InMemory(store)
         self._hub = WatchHub(store, clock=clock, randomness=randomness, durability=self._durability)
-        self._faults = faults or Faults()
+        self._faults = faults or ServerFaults()
 
     async def ask(self, request: Request) -> Any:
         kind, name = request.kind, request.name
@@ -128,7 +134,7 @@ class LocalCluster(Cluster):
         if action is None or action.asks is None or action.asks.answer is None:
             raise api_errors.no_such_resource()
         decoded, _ = decode_object(action.asks, _plain(request.body), FieldValidation.WARN, [])
-        answer, call = action.asks.answer, Call(self.store, resource, key, decoded, self._now(), OWNER)
+        answer, call = action.asks.answer, ApiCall(self.store, resource, key, decoded, self._now(), OWNER)
         answered = await self._committed(lambda: answer(call))
         return codec_of(request.kind.struct).object(msgspec.json.encode(answered)) if request.verb is Verb.CREATE else None
 

@@ -9,7 +9,7 @@ from mooring.api import names
 from mooring.apiserver import field_errors
 from mooring.apiserver.codecs.schema import Messages
 from mooring.apiserver.deletion import FOREGROUND, ORPHAN
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json
 from mooring.base.clock import rfc3339
 
@@ -76,7 +76,9 @@ def without_twins(metadata: Json) -> bool:
     return True
 
 
-def validate(metadata: Json, name_rule: Callable[[str], list[str]], namespaced: bool, *, bare_finalizers: bool = False) -> Iterator[Cause]:
+def validate(
+    metadata: Json, name_rule: Callable[[str], list[str]], namespaced: bool, *, bare_finalizers: bool = False
+) -> Iterator[FieldCause]:
     """Everything wrong with the metadata of an object that is created. bare_finalizers: they need no prefix, as in custom kinds."""
     if metadata.get("generateName"):
         reasons = names.prefix_of(name_rule)(metadata["generateName"])
@@ -87,7 +89,7 @@ def validate(metadata: Json, name_rule: Callable[[str], list[str]], namespaced: 
     yield from _validate_common(metadata, bare_finalizers)
 
 
-def validate_update(new: Json, old: Json, *, bare_finalizers: bool = False) -> Iterator[Cause]:
+def validate_update(new: Json, old: Json, *, bare_finalizers: bool = False) -> Iterator[FieldCause]:
     """Everything wrong with the metadata of an update."""
     yield from (field_errors.immutable(f"metadata.{field}", new.get(field)) for field in _IMMUTABLE if new.get(field) != old.get(field))
     if old.get("deletionTimestamp"):
@@ -99,20 +101,20 @@ def validate_update(new: Json, old: Json, *, bare_finalizers: bool = False) -> I
     yield from _validate_common(new, bare_finalizers)
 
 
-def labels(values: dict[str, str], field: str) -> Iterator[Cause]:
+def labels(values: dict[str, str], field: str) -> Iterator[FieldCause]:
     for key, value in values.items():
         yield from (field_errors.invalid(field, key, reason) for reason in names.qualified_name(key))
         yield from (field_errors.invalid(field, value, reason) for reason in names.label_value(value))
 
 
-def annotation_keys(values: dict[str, str], field: str) -> Iterator[Cause]:
+def annotation_keys(values: dict[str, str], field: str) -> Iterator[FieldCause]:
     for key in values:
         yield from (field_errors.invalid(field, key, reason) for reason in names.qualified_name(key.lower()))
     if total_bytes(values) > ANNOTATIONS_BYTES_MAX:
         yield field_errors.too_long(field, ANNOTATIONS_BYTES_MAX)
 
 
-def finalizer_name(name: str, field: str, item: str, *, bare: bool = False) -> Iterator[Cause]:
+def finalizer_name(name: str, field: str, item: str, *, bare: bool = False) -> Iterator[FieldCause]:
     """Problems of a finalizer. field, item: named by the causes about its letters and about its prefix."""
     yield from (field_errors.invalid(field, name, reason) for reason in names.qualified_name(name))
     if not bare and "/" not in name and name not in _STANDARD_FINALIZERS:
@@ -123,14 +125,14 @@ def total_bytes(values: dict[str, str]) -> int:
     return sum(len(key.encode()) + len(value.encode()) for key, value in values.items())
 
 
-def _validate_name(metadata: Json, name_rule: Callable[[str], list[str]]) -> list[Cause]:
+def _validate_name(metadata: Json, name_rule: Callable[[str], list[str]]) -> list[FieldCause]:
     name = metadata.get("name", "")
     if not name:
         return [field_errors.required("metadata.name", "name or generateName is required")]
     return [field_errors.invalid("metadata.name", name, reason) for reason in name_rule(name)]
 
 
-def _validate_common(metadata: Json, bare_finalizers: bool) -> Iterator[Cause]:
+def _validate_common(metadata: Json, bare_finalizers: bool) -> Iterator[FieldCause]:
     yield from labels(metadata.get("labels") or {}, "metadata.labels")
     if metadata.get("generation", 0) < 0:
         yield field_errors.invalid("metadata.generation", metadata["generation"], "must be greater than or equal to 0")
@@ -139,7 +141,7 @@ def _validate_common(metadata: Json, bare_finalizers: bool) -> Iterator[Cause]:
     yield from _validate_finalizers(metadata.get("finalizers") or [], bare_finalizers)
 
 
-def _validate_owners(owners: list[Json]) -> Iterator[Cause]:
+def _validate_owners(owners: list[Json]) -> Iterator[FieldCause]:
     field = "metadata.ownerReferences"
     for owner in owners:
         version = owner.get("apiVersion", "")
@@ -155,7 +157,7 @@ def _validate_owners(owners: list[Json]) -> Iterator[Cause]:
         yield field_errors.invalid(field, owners, text)
 
 
-def _validate_finalizers(finalizers: list[str], bare: bool) -> Iterator[Cause]:
+def _validate_finalizers(finalizers: list[str], bare: bool) -> Iterator[FieldCause]:
     field = "metadata.finalizers"
     for number, name in enumerate(finalizers):
         yield from finalizer_name(name, field, f"{field}[{number}]", bare=bare)

@@ -27,7 +27,7 @@ class Portion:
         self._left -= steps + (len(stored.body) // _STEP_BYTES if stored is not None else 0)
 
 
-class Worker(Protocol):
+class PortionWorker(Protocol):
     """A part of the server that has work left over from writes."""
 
     @property

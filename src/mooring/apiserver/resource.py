@@ -16,8 +16,8 @@ from mooring.api.meta import Key
 from mooring.apiserver import deletion
 from mooring.apiserver.codecs.schema import Message, Messages
 from mooring.apiserver.deletion import DeleteOptions
-from mooring.apiserver.field_errors import Cause
-from mooring.apiserver.users import Tokens, User
+from mooring.apiserver.field_errors import FieldCause
+from mooring.apiserver.users import RequestUser, Tokens
 
 Json = dict[str, Any]
 
@@ -26,7 +26,7 @@ _CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create",
 """The same in the order in which the real server tells them."""
 
 
-class View(Protocol):
+class OtherObjects(Protocol):
     """The other objects, as admission sees them: read only. path: group, version, plural.
 
     word: stands in the JSON of those that are looked for; others need not be decoded.
@@ -46,7 +46,7 @@ class Shown(Protocol):
     def whole(self) -> Json: ...
 
 
-class Objects(Protocol):
+class StoredObjects(Protocol):
     """The store, as an answer reads it and writes to it."""
 
     def resource(self, group: str, version: str, plural: str) -> Resource | None: ...
@@ -61,23 +61,23 @@ class Objects(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Call:
+class ApiCall:
     """A request to be answered. resource, key: its object; for a kind without objects the kind itself, and a key without name.
 
     body: decoded by the asked kind's shape, and written to. tokens: None where nobody can sign.
     """
 
-    store: Objects
+    store: StoredObjects
     resource: Resource
     key: Key
     body: Json
     now: float
-    user: User
+    user: RequestUser
     dry_run: bool = False
     tokens: Tokens | None = None
 
 
-Answer = Callable[[Call], Json]
+Answer = Callable[[ApiCall], Json]
 """A function of the call: it reads and writes through the store, and does nothing else."""
 
 
@@ -99,8 +99,8 @@ class Action:
     asks: Resource | None = None
     part: Resource | None = None
     prepare: Callable[[Json, Json, float], None] | None = None
-    validate: Callable[[Json, Json], Iterable[Cause]] = lambda _new, _old: ()
-    connect: Callable[[Call], None] | None = None
+    validate: Callable[[Json, Json], Iterable[FieldCause]] = lambda _new, _old: ()
+    connect: Callable[[ApiCall], None] | None = None
 
     def __post_init__(self) -> None:
         ways = (self.asks, self.part, self.prepare, self.connect)
@@ -207,17 +207,17 @@ class Resource:
     prepare_create: Callable[[Json, float], None] = lambda _new, _now: None
     prepare_update: Callable[[Json, Json, float], None] = _keep_status
     prepare_status: Callable[[Json, Json, float], None] = lambda _new, _old, _now: None
-    admit: Callable[[Json, View], None] = lambda _new, _view: None
+    admit: Callable[[Json, OtherObjects], None] = lambda _new, _view: None
     admit_valid: Callable[[Json], None] = lambda _new: None
-    admit_update: Callable[[Json, Json, View], None] = lambda _new, _old, _view: None
+    admit_update: Callable[[Json, Json, OtherObjects], None] = lambda _new, _old, _view: None
     holds: Callable[[Json], bool] = lambda _obj: False
     delete: Callable[[Json, DeleteOptions, float], Json | None] = deletion.plain
     undeletable: frozenset[str] = frozenset()
     orphans: str = ""
-    validate: Callable[[Json], Iterable[Cause]] = lambda _new: ()
-    validate_create: Callable[[Json], Iterable[Cause]] = lambda _new: ()
-    validate_update: Callable[[Json, Json], Iterable[Cause]] = lambda _new, _old: ()
-    validate_status: Callable[[Json, Json], Iterable[Cause]] = lambda _new, _old: ()
+    validate: Callable[[Json], Iterable[FieldCause]] = lambda _new: ()
+    validate_create: Callable[[Json], Iterable[FieldCause]] = lambda _new: ()
+    validate_update: Callable[[Json, Json], Iterable[FieldCause]] = lambda _new, _old: ()
+    validate_status: Callable[[Json, Json], Iterable[FieldCause]] = lambda _new, _old: ()
     fields: Callable[[Json], Mapping[str, str]] = lambda _obj: {}
     field_names: frozenset[str] = frozenset()
     warnings: Callable[[Json, Json | None], list[str]] = lambda _new, _old: []

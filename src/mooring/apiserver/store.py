@@ -24,20 +24,20 @@ from mooring.api.meta import Key
 from mooring.apiserver import api_errors, field_errors, metadata, write_pipeline
 from mooring.apiserver.aside import Overtaken, in_loop
 from mooring.apiserver.deletion import PLAIN_DELETE, DeleteOptions, in_force
-from mooring.apiserver.listing import PLAIN_LIST, ListOptions, Moment, Scope, moment_of, parse_version, token_after
-from mooring.apiserver.portions import Worker
+from mooring.apiserver.listing import PLAIN_LIST, ListOptions, ListScope, Moment, moment_of, parse_version, token_after
+from mooring.apiserver.portions import PortionWorker
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.server_side_apply import managed
 from mooring.apiserver.server_side_apply.managed import SERVER, Writer, record_after, record_at_creation
 from mooring.apiserver.shallow import shallow
-from mooring.apiserver.table import DEFAULT_LIMITS, Change, Deleted, HistoryLimits, Listing, Stored, Written
+from mooring.apiserver.table import DEFAULT_LIMITS, Deleted, HistoryLimits, Listing, Stored, StoredChange, Written
 from mooring.apiserver.tables import Tables, stored_as
 from mooring.base.randomness import Random
 
 _NAMESPACES: Final = ("", "v1", "namespaces")
 
-Listener = Callable[[Resource, Change], None]
-Follower = Callable[[Resource, Change], None]
+Listener = Callable[[Resource, StoredChange], None]
+Follower = Callable[[Resource, StoredChange], None]
 Preparer = Callable[[Resource, Json], None]
 
 TRIM_S: Final = 1.0
@@ -53,7 +53,7 @@ class ObjectStore(Tables):
         super().__init__(resources, limits)
         self.follows_owners = False
         """Somebody looks after dependents; without, a deletion's propagation policy means nothing."""
-        self.workers: Final[list[Worker]] = []
+        self.workers: Final[list[PortionWorker]] = []
         """The parts with work after a write's turn; the housekeeping runs them."""
         self._randomness = randomness
         self._listeners: list[Listener] = []
@@ -85,7 +85,7 @@ class ObjectStore(Tables):
         if wanted > self.version:
             raise api_errors.too_new(wanted, self.version)
 
-    def list(self, resource: Resource, scope: Scope, options: ListOptions = PLAIN_LIST) -> Listing:
+    def list(self, resource: Resource, scope: ListScope, options: ListOptions = PLAIN_LIST) -> Listing:
         """Raises what `moment_of` raises."""
         moment, version, found = in_loop(lambda: self._at(resource, scope, options))
         matching = [stored for stored in found if not scope.selects or scope.matches(stored)]
@@ -96,7 +96,7 @@ class ObjectStore(Tables):
         token = token_after(page[-1].key, version, namespaced=resource.namespaced)
         return Listing(shown, version, token, None if scope.selects else len(matching) - len(page))
 
-    def _at(self, resource: Resource, scope: Scope, options: ListOptions) -> tuple[Moment, int, tuple[Stored, ...]]:
+    def _at(self, resource: Resource, scope: ListScope, options: ListOptions) -> tuple[Moment, int, tuple[Stored, ...]]:
         table = self.table(resource)
         moment = moment_of(options, self.version, table.history.floor, namespaced=resource.namespaced)
         version = self.version if moment.rv is None else moment.rv
@@ -304,7 +304,7 @@ class ObjectStore(Tables):
             new = stored_as(resource, obj)
             if bounded:
                 write_pipeline.check_size(resource, new)  # (what the server writes by itself must not fail)
-            self._apply(resource, Change(self.version + 1, old, new, now))
+            self._apply(resource, StoredChange(self.version + 1, old, new, now))
             if resource.ttl_s is not None:
                 self._expiring.append((now + resource.ttl_s, resource, new.key, new.rv))
             return new
@@ -314,7 +314,7 @@ class ObjectStore(Tables):
     def _remove(self, resource: Resource, old: Stored, now: float) -> Stored:
         def remove() -> Stored:
             self._check_current(resource, old.key, old)
-            change = Change(self.version + 1, old, None, now)
+            change = StoredChange(self.version + 1, old, None, now)
             self._apply(resource, change)
             return change.gone
 
@@ -325,7 +325,7 @@ class ObjectStore(Tables):
         if self.table(resource).get(key) is not old or (space is not None and self._space(resource, space.key.name) is not space):
             raise Overtaken
 
-    def _apply(self, resource: Resource, change: Change) -> None:
+    def _apply(self, resource: Resource, change: StoredChange) -> None:
         assert change.rv == self.version + 1, "versions grow one by one"
         self.table(resource).apply(change)
         self.version = change.rv

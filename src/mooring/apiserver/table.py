@@ -66,7 +66,7 @@ class Stored:
         return Stored(obj, self.fields)
 
 
-class Change:
+class StoredChange:
     """One step of one object. old: None when it was created; new: None when it was removed; at: seconds since the epoch."""
 
     __slots__ = ("_gone", "at", "new", "old", "rv")
@@ -119,14 +119,14 @@ class History:
     def __init__(self, limits: HistoryLimits, floor: int = 0) -> None:
         self.floor = floor
         self._limits = limits
-        self._changes: list[Change] = []
+        self._changes: list[StoredChange] = []
         self._first = 0  # (index of the oldest that counts: the list's head is cut in bulk)
         self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._changes) - self._first
 
-    def add(self, change: Change) -> None:
+    def add(self, change: StoredChange) -> None:
         assert not self._changes or self._changes[-1].rv < change.rv
         self._changes.append(change)
         self._bytes += _weight(change)
@@ -146,13 +146,13 @@ class History:
             del self._changes[: self._first]
             self._first = 0
 
-    def after(self, rv: int, count_max: int | None = None) -> list[Change]:
+    def after(self, rv: int, count_max: int | None = None) -> list[StoredChange]:
         """Changes later than rv, oldest first. rv: >= floor."""
         assert rv >= self.floor, "the caller checks the floor: a gap must never go unseen"
         start = bisect.bisect_right(self._changes, rv, lo=self._first, key=_version)
         return self._changes[start : None if count_max is None else start + count_max]
 
-    def newest_first(self) -> Iterator[Change]:
+    def newest_first(self) -> Iterator[StoredChange]:
         for index in range(len(self._changes) - 1, self._first - 1, -1):
             yield self._changes[index]
 
@@ -173,7 +173,7 @@ class Table:
     def get(self, key: Key) -> Stored | None:
         return self._objects.get(key)
 
-    def apply(self, change: Change) -> None:
+    def apply(self, change: StoredChange) -> None:
         """Takes the change in and remembers it."""
         key = change.key
         assert self._objects.get(key) is change.old, "a change starts from what is stored"
@@ -226,11 +226,11 @@ def _between(order: list[Key], namespace: str | None, after: Key | None) -> list
     return order[low:high]
 
 
-def _version(change: Change) -> int:
+def _version(change: StoredChange) -> int:
     return change.rv
 
 
-def _weight(change: Change) -> int:
+def _weight(change: StoredChange) -> int:
     """Bytes that forgetting the change sets free, roughly: the content before it."""
     return _size(change.old)
 

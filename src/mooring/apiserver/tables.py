@@ -12,7 +12,7 @@ from mooring.api.meta import Key
 from mooring.apiserver.aside import Overtaken
 from mooring.apiserver.kinds import Kinds
 from mooring.apiserver.resource import Json, Resource
-from mooring.apiserver.table import Change, HistoryLimits, Stored, StoreView, Table
+from mooring.apiserver.table import HistoryLimits, Stored, StoredChange, StoreView, Table
 
 
 class Tables:
@@ -84,7 +84,7 @@ class Tables:
         new = None if body is None else stored_as(resource, msgspec.json.decode(body), body)
         assert new is None or (new.key, new.rv) == (key, rv), "an object is what it says"
         if remembered:
-            table.apply(Change(rv, table.get(key), new, at))
+            table.apply(StoredChange(rv, table.get(key), new, at))
         elif new is not None:
             table.place(new)
         if new is not None and resource.ttl_s is not None:

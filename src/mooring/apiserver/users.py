@@ -8,14 +8,14 @@ from typing import Any, Protocol
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class User:
+class RequestUser:
     name: str
     groups: tuple[str, ...] = ()
     uid: str = ""
     extra: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
 
-OWNER = User("mooring-admin", ("system:masters", "system:authenticated"))
+OWNER = RequestUser("mooring-admin", ("system:masters", "system:authenticated"))
 """The user of everybody who has the server's token. Every user may do everything: there are no roles."""
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from mooring.apiserver.durability import Durability, InMemory
-from mooring.apiserver.listing import Scope, WatchOptions, watch_start_of
+from mooring.apiserver.listing import ListScope, WatchOptions, watch_start_of
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.watch_buffer import Batch, Beginning, WatchBuffer, WatchItem
@@ -33,7 +33,7 @@ Place = tuple[str, str, str]
 class Cursor:
     """One watch, step by step, without waiting. needs: the version that must be committed before the first step."""
 
-    def __init__(self, hub: WatchHub, buffer: WatchBuffer, resource: Resource, scope: Scope, options: WatchOptions) -> None:
+    def __init__(self, hub: WatchHub, buffer: WatchBuffer, resource: Resource, scope: ListScope, options: WatchOptions) -> None:
         self._hub, self._buffer, self.resource = hub, buffer, resource
         store = hub.store
         start = watch_start_of(options, store.version, store.table(resource).history.floor)
@@ -112,7 +112,7 @@ class WatchHub:
         """Calls listener with the place whose watches have something to take; None: all."""
         self._listeners.append(listener)
 
-    def cursor(self, resource: Resource, scope: Scope, options: WatchOptions) -> Cursor:
+    def cursor(self, resource: Resource, scope: ListScope, options: WatchOptions) -> Cursor:
         """A watch at its beginning. Raises what `watch_start_of` raises."""
         key = (resource.path, id(self.store.table(resource).history), scope)
         buffer = self._buffers.get(key)
@@ -122,7 +122,7 @@ class WatchHub:
         self._buffers[key] = buffer
         return cursor
 
-    async def watch(self, resource: Resource, scope: Scope, options: WatchOptions) -> AsyncGenerator[tuple[WatchItem, ...], None]:
+    async def watch(self, resource: Resource, scope: ListScope, options: WatchOptions) -> AsyncGenerator[tuple[WatchItem, ...], None]:
         """Items in batches, until the time is up or the watcher has fallen behind.
 
         Raises what `watch_start_of` and `wait_committed` raise.

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from mooring.apiserver.durability import Durability
-from mooring.apiserver.listing import Scope
+from mooring.apiserver.listing import ListScope
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.table import Change, History, Stored
+from mooring.apiserver.table import History, Stored, StoredChange
 from mooring.kube.cluster import EventType
 
 _BATCH_MAX: Final = 256
@@ -48,7 +48,7 @@ class Batch:
 class WatchBuffer:
     """The events of one kind and scope. The latest batches are kept for the next watch that takes them."""
 
-    def __init__(self, store: ObjectStore, durability: Durability, resource: Resource, scope: Scope) -> None:
+    def __init__(self, store: ObjectStore, durability: Durability, resource: Resource, scope: ListScope) -> None:
         self._store, self._durability = store, durability
         self._resource, self._scope = resource, scope
         self._history: History = store.table(resource).history
@@ -85,7 +85,7 @@ class WatchBuffer:
 class Beginning:
     """The objects that existed when a watch began, batch by batch. found: all of them, selected or not."""
 
-    def __init__(self, version: int, resource: Resource, scope: Scope, found: Sequence[Stored]) -> None:
+    def __init__(self, version: int, resource: Resource, scope: ListScope, found: Sequence[Stored]) -> None:
         self._version, self._resource, self._scope = version, resource, scope
         self._left = iter(found)
         self._next: Stored | None = next(self._left, None)
@@ -112,19 +112,19 @@ def _fitting(sizes: Sequence[int]) -> int:
     return max(1, sum(total <= _BATCH_BYTES for total in itertools.accumulate(sizes)))
 
 
-def _size(change: Change) -> int:
+def _size(change: StoredChange) -> int:
     stored = change.new or change.old
     assert stored is not None
     return len(stored.body)
 
 
-def _until(committed: int, changes: list[Change]) -> list[Change]:
+def _until(committed: int, changes: list[StoredChange]) -> list[StoredChange]:
     """The changes that may be shown; of most lists, all."""
     while changes and changes[-1].rv > committed:
         changes.pop()
     return changes
 
 
-def _items(changes: list[Change], scope: Scope, resource: Resource) -> tuple[WatchItem, ...]:
+def _items(changes: list[StoredChange], scope: ListScope, resource: Resource) -> tuple[WatchItem, ...]:
     observed = ((change.rv, change.seen_by(scope.matches)) for change in changes)
     return tuple(WatchItem(view[0], version, view[1].shown_by(resource)) for version, view in observed if view is not None)

@@ -62,7 +62,9 @@ def check_version(resource: Resource, old: Stored, meta: Json) -> None:
     if not version and resource.put_without_version:
         return
     if not version:
-        wrong = field_errors.Cause("FieldValueInvalid", "metadata.resourceVersion", "Invalid value: 0: must be specified for an update")
+        wrong = field_errors.FieldCause(
+            "FieldValueInvalid", "metadata.resourceVersion", "Invalid value: 0: must be specified for an update"
+        )
         raise field_errors.invalid_object(resource.plural, resource.group, old.key.name, [wrong])  # (the plural: so it is there)
     if version != old.rv:
         raise api_errors.conflict(resource, old.key.name)
@@ -120,7 +122,7 @@ def reset_readonly(resource: Resource, new: Json, before: Json, now: float, subr
     resource.prepare_status(new, before, now)
 
 
-def wrong_metadata(resource: Resource, new: Json, before: Json | None = None) -> list[field_errors.Cause]:
+def wrong_metadata(resource: Resource, new: Json, before: Json | None = None) -> list[field_errors.FieldCause]:
     """The causes about metadata; an object that names another kind has none, since that mistake is reported alone."""
     if new["kind"] != resource.kind:
         return []
@@ -129,7 +131,7 @@ def wrong_metadata(resource: Resource, new: Json, before: Json | None = None) ->
     return list(metadata.validate(new["metadata"], resource.name_rule, resource.namespaced, bare_finalizers=resource.bare_finalizers))
 
 
-def wrong_in(resource: Resource, new: Json, before: Json, subresource: str) -> Iterable[field_errors.Cause]:
+def wrong_in(resource: Resource, new: Json, before: Json, subresource: str) -> Iterable[field_errors.FieldCause]:
     action = resource.action(subresource)
     if action is not None:
         return action.validate(new, before)

@@ -69,7 +69,7 @@ class Occurrence:
 
 
 @dataclasses.dataclass(slots=True)
-class EventSeries:
+class CorrelatedEvent:
     """Occurrences that make one Event. name: the Event's, "" as long as it was not created."""
 
     count: int
@@ -82,10 +82,10 @@ class Correlator:
 
     def __init__(self) -> None:
         self._similar: Recent[tuple[dict[str, None], Instant]] = Recent()
-        self._tallies: Recent[EventSeries] = Recent()
+        self._tallies: Recent[CorrelatedEvent] = Recent()
         self._buckets: Recent[tuple[float, Instant]] = Recent()
 
-    def correlate(self, occurrence: Occurrence, now: Instant) -> tuple[Occurrence, EventSeries] | None:
+    def correlate(self, occurrence: Occurrence, now: Instant) -> tuple[Occurrence, CorrelatedEvent] | None:
         """The occurrence to send, and its tally. None for spam, which is counted all the same."""
         kind = (occurrence.about, occurrence.type, occurrence.reason)
         if self._is_one_of_many(kind, occurrence.message, now):
@@ -106,10 +106,10 @@ class Correlator:
         self._similar.put(kind, (messages, now))
         return many
 
-    def _count(self, key: Hashable, occurrence: Occurrence) -> EventSeries:
+    def _count(self, key: Hashable, occurrence: Occurrence) -> CorrelatedEvent:
         tally = self._tallies.get(key)
         if tally is None:
-            tally = EventSeries(0, occurrence.at)
+            tally = CorrelatedEvent(0, occurrence.at)
             self._tallies.put(key, tally)
         tally.count += 1
         return tally

@@ -20,7 +20,7 @@ from mooring.base.clock import Clock, Instant, rfc3339
 from mooring.base.log import logger
 from mooring.base.randomness import Random
 from mooring.base.text import shortened
-from mooring.control.event_correlation import Correlator, EventSeries, Occurrence
+from mooring.control.event_correlation import CorrelatedEvent, Correlator, Occurrence
 from mooring.kube.access_review import denied
 from mooring.kube.cluster import Cluster, Patch, PatchType
 from mooring.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound, Unreachable
@@ -107,7 +107,7 @@ class EventRecorder:
             self._overflowing = False
             _log.warning("Events are sent again", component=self._component, dropped=self.dropped_count)
 
-    async def _send(self, occurrence: Occurrence, tally: EventSeries) -> None:
+    async def _send(self, occurrence: Occurrence, tally: CorrelatedEvent) -> None:
         """An event that did not reach the server is tried again; one that it refused is not."""
         if self._is_forbidden() or (self._asks_first and await self._is_denied(occurrence, tally)):
             _log.info(2, "There is no right to send an event", **_shown(occurrence))
@@ -134,11 +134,11 @@ class EventRecorder:
         """An event was, a while ago."""
         return self._forbidden_until is not None and self._clock.now() < self._forbidden_until
 
-    async def _is_denied(self, occurrence: Occurrence, tally: EventSeries) -> bool:
+    async def _is_denied(self, occurrence: Occurrence, tally: CorrelatedEvent) -> bool:
         verb = "patch" if tally.name else "create"
         return bool(await denied(self._cluster, EVENTS, _namespace(occurrence), (verb,)))
 
-    async def _write(self, name: str, occurrence: Occurrence, tally: EventSeries) -> None:
+    async def _write(self, name: str, occurrence: Occurrence, tally: CorrelatedEvent) -> None:
         """Counts an Event up, or creates one of this name. Raises ApiError."""
         namespace = _namespace(occurrence)
         message = shortened(occurrence.message, MESSAGE_BYTES_MAX)
@@ -155,7 +155,7 @@ class EventRecorder:
             pass  # an earlier try, whose answer was lost
         tally.name = name
 
-    def _body(self, name: str, namespace: str, message: str, occurrence: Occurrence, tally: EventSeries) -> dict[str, Any]:
+    def _body(self, name: str, namespace: str, message: str, occurrence: Occurrence, tally: CorrelatedEvent) -> dict[str, Any]:
         return {
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.name,

@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from mooring.api.quantity import parse_quantity
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.table import Change
+from mooring.apiserver.table import StoredChange
 from mooring.base.clock import Instant
 from mooring.sidecars.resizer import names
 from tests.sim.growth.backend import GrowthBackend
@@ -179,7 +179,7 @@ class Laws:
 
     # -- changes
 
-    def changed(self, resource: Resource, change: Change) -> None:
+    def changed(self, resource: Resource, change: StoredChange) -> None:
         """The store has changed. Told of every change, at once."""
         if resource.plural == "events" and change.new is not None:
             event = change.new.whole()

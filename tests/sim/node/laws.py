@@ -37,7 +37,7 @@ from typing import Final
 
 from mooring.api.core import NODES
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.table import Change
+from mooring.apiserver.table import StoredChange
 from tests.sim.node.calls import CallLaws
 from tests.sim.node.plan import SECRET_MARK, VolumePlan
 from tests.sim.node.pod_words import FINISHED, Json, inline_handles
@@ -52,7 +52,7 @@ _GIVES: Final = ("MountVolume.MountDevice", "MountVolume.SetUp", "MapVolume.SetU
 class Laws(CallLaws):
     """Beside those of calls, those of what is written. Told of every change of the store."""
 
-    def changed(self, resource: Resource, change: Change) -> None:
+    def changed(self, resource: Resource, change: StoredChange) -> None:
         """The store has changed. Told of every change, at once."""
         if resource.plural != "secrets" and change.new is not None and SECRET_MARK.encode() in change.new.body:
             self._fail("secret-shown", f"{resource.plural} {change.key} has {change.new.body.decode()}")

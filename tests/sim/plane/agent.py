@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from mooring.api.core import NODES
 from mooring.api.meta import Kind
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.table import Change
+from mooring.apiserver.table import StoredChange
 from mooring.csi.errors import DriverError
 from mooring.kube.cluster import Request
 from mooring.kube.errors import Unreachable
@@ -125,7 +125,7 @@ class AgentLaws(NodeLaws):
         super().__init__(world.truth, site, plan, world.fail)  # type: ignore[arg-type]
         self._world, self._view = world, plan
 
-    def changed(self, resource: Resource, change: Change) -> None:
+    def changed(self, resource: Resource, change: StoredChange) -> None:
         if resource.plural == "persistentvolumes" and change.new is not None:
             self._view.learn(change.new.whole())
         super().changed(resource, change)

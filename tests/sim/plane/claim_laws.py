@@ -13,7 +13,7 @@ from typing import Any, Final
 from mooring.api.binding import BIND_COMPLETED
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume, PersistentVolumeClaim
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.table import Change
+from mooring.apiserver.table import StoredChange
 from tests.sim.provisioning.laws import Laws
 
 HAND: Final[ContextVar[bool]] = ContextVar("hand", default=False)
@@ -21,7 +21,7 @@ HAND: Final[ContextVar[bool]] = ContextVar("hand", default=False)
 
 
 class ClaimLaws(Laws):
-    def changed(self, resource: Resource, change: Change) -> None:
+    def changed(self, resource: Resource, change: StoredChange) -> None:
         super().changed(resource, change)
         old = {} if change.old is None else change.old.whole()
         new = {} if change.new is None else change.new.whole()

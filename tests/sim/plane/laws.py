@@ -29,7 +29,7 @@ from typing import Any, Final
 
 from mooring.api.meta import Key
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.table import Change
+from mooring.apiserver.table import StoredChange
 from mooring.cluster.attachdetach.identity import FORCE_AFTER
 from mooring.kube.cluster import Verb
 from mooring.kube.errors import ApiError
@@ -117,7 +117,7 @@ class Laws(AttachmentLaws):
 
     # -- changes
 
-    def changed(self, resource: Resource, change: Change) -> None:
+    def changed(self, resource: Resource, change: StoredChange) -> None:
         """The store has changed. Told of every change, at once."""
         write = WRITING.get()
         write = write if isinstance(write, PlaneWrite) else None

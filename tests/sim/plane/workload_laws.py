@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from mooring.api.pods import PODS
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.table import Change
+from mooring.apiserver.table import StoredChange
 from mooring.kube.cluster import Request, Verb
 from tests.sim.laws import WRITING
 from tests.sim.plane.claim_laws import HAND
@@ -45,7 +45,7 @@ class WorkloadLaws(CountLaws):
 
     # -- changes
 
-    def changed(self, resource: Resource, change: Change) -> None:
+    def changed(self, resource: Resource, change: StoredChange) -> None:
         """The store has changed. Told of every change, at once."""
         self._passes(change.rv)
         old = None if change.old is None else change.old.whole()

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from typing import Any, Final, NoReturn, TypeVar
 
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.table import Change
+from mooring.apiserver.table import StoredChange
 from mooring.csi.errors import DriverError
 from mooring.kube.cluster import Request, Verb
 from mooring.kube.errors import ApiError, Unreachable
@@ -80,7 +80,7 @@ class Director(Views):
     def record(self) -> Record:
         return Record(self.touches, self.shown, self.acts, self._changes, self._followed)
 
-    def _has_changed(self, resource: Resource, change: Change) -> None:
+    def _has_changed(self, resource: Resource, change: StoredChange) -> None:
         self._changes.append((change.rv, resource.plural))
         self._changed.set()
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.table import Change
+from mooring.apiserver.table import StoredChange
 
 Ends = dict[str, str]
 """By an object's kind and name, or a part of the storage, what it says."""
@@ -41,7 +41,7 @@ class Uids:
         self._names: dict[str, str] = {}
         store.on_change(self._learn)
 
-    def _learn(self, resource: Resource, change: Change) -> None:
+    def _learn(self, resource: Resource, change: StoredChange) -> None:
         if change.new is not None:
             self._names.setdefault(change.new.uid, f"<uid of {resource.plural} {change.key.name}>")
 

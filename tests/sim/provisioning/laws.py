@@ -32,7 +32,7 @@ from mooring.api.coordination import LEASES
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.table import Change
+from mooring.apiserver.table import StoredChange
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.provisioner.intents import lease_codec
 from mooring.sidecars.provisioner.model.intent import Intent
@@ -206,7 +206,7 @@ class Laws:
 
     # -- changes
 
-    def changed(self, resource: Resource, change: Change) -> None:
+    def changed(self, resource: Resource, change: StoredChange) -> None:
         """The store has changed. Told of every change, at once."""
         old = None if change.old is None else change.old.whole()
         new = None if change.new is None else change.new.whole()

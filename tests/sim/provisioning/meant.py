@@ -17,7 +17,7 @@ from mooring.api.coordination import LEASES
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.pods import PODS
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.table import Change
+from mooring.apiserver.table import StoredChange
 from mooring.base.clock import Clock
 from mooring.sidecars.provisioner.intents import lease_codec
 from mooring.sidecars.provisioner.names import CLONE_FINALIZER
@@ -38,7 +38,7 @@ class MeantLaws(Laws):
         self.pods_of: dict[str, set[str]] = {}
         self._born_s: dict[str, float] = {}  # by uid; intents by their volume's name
 
-    def changed(self, resource: Resource, change: Change) -> None:
+    def changed(self, resource: Resource, change: StoredChange) -> None:
         super().changed(resource, change)
         if resource.plural == PERSISTENT_VOLUME_CLAIMS.plural and change.old is not None and not self.tearing:
             old, new = change.old.whole()["metadata"], {} if change.new is None else change.new.whole()["metadata"]

@@ -7,7 +7,7 @@ import dataclasses
 from typing import Final
 
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.table import Change
+from mooring.apiserver.table import StoredChange
 from mooring.base import log
 from tests.sim.sizes.scenarios import SCENARIOS
 from tests.sim.sizes.steps import Steps
@@ -45,7 +45,7 @@ def count(name: str, size: int) -> Count:
 
     heaviest = [0]
 
-    def weigh(_resource: Resource, change: Change) -> None:
+    def weigh(_resource: Resource, change: StoredChange) -> None:
         if change.new is not None:
             heaviest[0] = max(heaviest[0], len(change.new.body))
 

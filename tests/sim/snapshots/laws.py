@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from mooring.api import snapshot_names as names
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.table import Change
+from mooring.apiserver.table import StoredChange
 from tests.sim.laws import PER_SECOND_MAX, WRITING
 from tests.sim.snapshots.deletions import Deletions
 from tests.sim.snapshots.habits import CREATE, CREATE_GROUP, DELETE, DELETE_GROUP
@@ -107,7 +107,7 @@ class Laws(Deletions):
 
     # -- changes
 
-    def changed(self, resource: Resource, change: Change) -> None:
+    def changed(self, resource: Resource, change: StoredChange) -> None:
         """The store has changed. Told of every change, at once."""
         if resource.plural == "events" and change.new is not None:
             self.telling.note(change.new.whole())

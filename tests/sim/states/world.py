@@ -22,7 +22,7 @@ from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import LocalCluster
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.table import Change
+from mooring.apiserver.table import StoredChange
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
@@ -83,7 +83,7 @@ class StateWorld:
         self.log = _Lines()
         self.broken: list[tuple[str, str]] = []
         self.parts: list[asyncio.Task[Any]] = []
-        self.laws: list[Callable[[Resource, Change], None]] = []
+        self.laws: list[Callable[[Resource, StoredChange], None]] = []
         self.writing = False
         self.reasons: dict[tuple[str, str], Because] = {}
         self.store.on_change(self._changed)
@@ -101,7 +101,7 @@ class StateWorld:
     def fail(self, law: str, what: str) -> None:
         self.broken.append((law, what))
 
-    def _changed(self, resource: Resource, change: Change) -> None:
+    def _changed(self, resource: Resource, change: StoredChange) -> None:
         if self.writing:
             for law in self.laws:
                 law(resource, change)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from mooring.apiserver.identity.tls import Identity
+from mooring.apiserver.identity.tls import ServerIdentity
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.web.server import ApiServer
 from mooring.base.clock import LoopClock
@@ -21,7 +21,7 @@ PATH = "/api/v1/namespaces/default/secrets"
 
 
 @contextlib.asynccontextmanager
-async def serving(identity: Identity, store: ObjectStore | None = None, **options: Any) -> AsyncIterator[ApiServer]:
+async def serving(identity: ServerIdentity, store: ObjectStore | None = None, **options: Any) -> AsyncIterator[ApiServer]:
     server = ApiServer(store or a_store(), identity, clock=LoopClock(), randomness=Random(1), **options)
     await server.start()
     try:
@@ -32,7 +32,7 @@ async def serving(identity: Identity, store: ObjectStore | None = None, **option
 
 @contextlib.asynccontextmanager
 async def connected(
-    server: ApiServer, identity: Identity, login: tuple[Path, Path] | None = None
+    server: ApiServer, identity: ServerIdentity, login: tuple[Path, Path] | None = None
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """login: files of a client certificate and its key."""
     context = ssl.create_default_context(cadata=identity.ca.decode())
@@ -48,7 +48,7 @@ async def connected(
             await writer.wait_closed()
 
 
-def head(identity: Identity, method: str, path: str, **headers: object) -> bytes:
+def head(identity: ServerIdentity, method: str, path: str, **headers: object) -> bytes:
     """A request's head with the server's token. headers: names with underscores; Authorization="" leaves the token out."""
     lines = [f"{method} {path} HTTP/1.1", "Host: x"]
     if "Authorization" not in headers:

@@ -17,7 +17,7 @@ from mooring.apiserver.codecs.jsonbody import duplicate_fields
 from mooring.apiserver.rules import SECRETS, STORAGE_CLASSES, jobpolicies
 from mooring.apiserver.rules.classes import default_class
 from mooring.apiserver.table import StoreView
-from mooring.apiserver.web.messages import Reply, rendered
+from mooring.apiserver.web.messages import HttpReply, rendered
 from mooring.apiserver.web.negotiation import as_yaml
 from mooring.kube.errors import BadRequest, NotAcceptable, TooLarge
 from tests.support.builders import a_class
@@ -77,7 +77,7 @@ HOSTILE: dict[str, tuple[str, bytes]] = {
 }
 
 
-def ask(client: Client, kind: str, body: bytes) -> Reply:
+def ask(client: Client, kind: str, body: bytes) -> HttpReply:
     """A POST or a PATCH of `one`, as the media type says."""
     if kind in (JSON, YAML):
         return client.ask("POST", CONFIG_MAPS, body, kind)
@@ -193,12 +193,12 @@ def test_a_large_answer_is_not_given_in_yaml() -> None:
 
 def test_the_head_of_an_answer_stays_small() -> None:
     warnings = tuple(f"{number} {'x' * 10_000}" for number in range(1000))
-    assert len(rendered(Reply(200, b"", warnings=warnings), "", is_last=False)) < 8000
+    assert len(rendered(HttpReply(200, b"", warnings=warnings), "", is_last=False)) < 8000
 
 
 def test_an_answer_has_so_many_headers_as_clients_in_python_read() -> None:
     warnings = tuple(f"w{number}" for number in range(1000))
-    assert 80 == rendered(Reply(200, b"", warnings=warnings), "", is_last=False).count(b"Warning: ")
+    assert 80 == rendered(HttpReply(200, b"", warnings=warnings), "", is_last=False).count(b"Warning: ")
 
 
 def below(key: str, value: Any) -> Any:

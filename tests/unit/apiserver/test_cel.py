@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from mooring.apiserver.cel.checker import DYN, CompileError, checked
-from mooring.apiserver.cel.compiler import Scope, compiled, unescaped
+from mooring.apiserver.cel.compiler import CelScope, compiled, unescaped
 from mooring.apiserver.cel.lexer import CelSyntaxError, tokens_of
 from mooring.apiserver.cel.values import CelError
-from mooring.apiserver.effort import Effort, Elsewhere, TooMuch, in_the_loop
+from mooring.apiserver.effort import Effort, NeedsThread, TooMuch, in_the_loop
 from mooring.apiserver.regexp.programs import go_regexp
 
 NAMES: dict[str, Any] = {
@@ -29,7 +29,7 @@ NAMES: dict[str, Any] = {
 
 def value_of(text: str) -> Any:
     tree, _ = checked(text, dict.fromkeys(NAMES, DYN))
-    return compiled(tree)(Scope(NAMES, Effort()))
+    return compiled(tree)(CelScope(NAMES, Effort()))
 
 
 MEANINGS: dict[str, Any] = {
@@ -163,8 +163,8 @@ def test_a_list_of_one_list_many_times_is_not_counted_to_its_end() -> None:
             return super().__iter__()
 
     tree, _ = checked("many != []", {"many": DYN})
-    with pytest.raises(Elsewhere):
-        compiled(tree)(Scope({"many": [Seen(range(2000))] * 2000}, in_the_loop()))
+    with pytest.raises(NeedsThread):
+        compiled(tree)(CelScope({"many": [Seen(range(2000))] * 2000}, in_the_loop()))
     assert looks < 100
 
 

@@ -6,13 +6,13 @@ import gzip
 
 import pytest
 
-from mooring.apiserver.web.messages import PACKED_BYTES_MAX, PACKED_BYTES_MIN, Reply, packed
+from mooring.apiserver.web.messages import PACKED_BYTES_MAX, PACKED_BYTES_MIN, HttpReply, packed
 
 
 @pytest.mark.parametrize("accept", ["gzip", "br, GZIP;q=0.5", "deflate,gzip"])
 def test_a_long_answer_is_packed(accept: str) -> None:
     body = b"a long answer " * PACKED_BYTES_MIN
-    reply = packed(Reply(200, body[: PACKED_BYTES_MIN + 1]), accept)
+    reply = packed(HttpReply(200, body[: PACKED_BYTES_MIN + 1]), accept)
     assert ("Content-Encoding", "gzip") in reply.headers
     assert body[: PACKED_BYTES_MIN + 1] == gzip.decompress(reply.body)
 
@@ -22,5 +22,5 @@ def test_a_long_answer_is_packed(accept: str) -> None:
     [(PACKED_BYTES_MIN, "gzip"), (PACKED_BYTES_MAX + 1, "gzip"), (PACKED_BYTES_MAX, ""), (PACKED_BYTES_MAX, "identity, br")],
 )
 def test_other_answers_are_sent_as_they_are(size: int, accept: str) -> None:
-    reply = Reply(200, b"x" * size)
+    reply = HttpReply(200, b"x" * size)
     assert reply is packed(reply, accept)

@@ -16,9 +16,9 @@ import trustme
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mooring.apiserver.identity.tls import Identity, client_login, identity_in
+from mooring.apiserver.identity.tls import ServerIdentity, client_login, identity_in
 from mooring.apiserver.web import dispatch
-from mooring.apiserver.web.connection import Limits
+from mooring.apiserver.web.connection import ConnectionLimits
 from mooring.apiserver.web.server import ApiServer
 from mooring.base import log
 from tests.support.builders import a_secret
@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def identity(folder: Path) -> Identity:
+def identity(folder: Path) -> ServerIdentity:
     return identity_in(folder, time.time())
 
 
@@ -49,7 +49,7 @@ async def ended(reader: asyncio.StreamReader) -> bytes:
 # -- in order
 
 
-async def test_requests_sent_at_once_are_answered_in_order(identity: Identity) -> None:
+async def test_requests_sent_at_once_are_answered_in_order(identity: ServerIdentity) -> None:
     body = json.dumps(a_secret("a")).encode()
     requests = [
         head(identity, "GET", f"{PATH}/a"),
@@ -64,7 +64,7 @@ async def test_requests_sent_at_once_are_answered_in_order(identity: Identity) -
         assert b"" == await ended(reader)
 
 
-async def test_a_request_may_come_byte_by_byte(identity: Identity) -> None:
+async def test_a_request_may_come_byte_by_byte(identity: ServerIdentity) -> None:
     body = json.dumps(a_secret("a")).encode()
     chunks = b"".join(b"%x\r\n%c\r\n" % (1, byte) for byte in body) + b"0\r\n\r\n"
     async with serving(identity) as server, connected(server, identity) as (reader, writer):
@@ -73,7 +73,7 @@ async def test_a_request_may_come_byte_by_byte(identity: Identity) -> None:
         assert 201 == (await answered(reader))[0]
 
 
-async def test_a_client_that_asks_first_is_told_to_go_on_or_not(identity: Identity) -> None:
+async def test_a_client_that_asks_first_is_told_to_go_on_or_not(identity: ServerIdentity) -> None:
     body = json.dumps(a_secret("a")).encode()
     ask = {"Expect": "100-continue", "Content_Length": len(body)}
     async with serving(identity) as server:
@@ -89,7 +89,7 @@ async def test_a_client_that_asks_first_is_told_to_go_on_or_not(identity: Identi
 
 
 @pytest.mark.slow
-async def test_head_and_http_1_0(identity: Identity) -> None:
+async def test_head_and_http_1_0(identity: ServerIdentity) -> None:
     async with serving(identity) as server:
         async with connected(server, identity) as (reader, writer):
             writer.write(head(identity, "HEAD", "/healthz") + head(identity, "GET", "/healthz", Connection="close"))
@@ -105,7 +105,7 @@ async def test_head_and_http_1_0(identity: Identity) -> None:
 
 
 @pytest.mark.slow
-async def test_what_comes_during_a_watch_is_answered_after_it(identity: Identity) -> None:
+async def test_what_comes_during_a_watch_is_answered_after_it(identity: ServerIdentity) -> None:
     async with serving(identity) as server, connected(server, identity) as (reader, writer):
         watch = head(identity, "GET", f"{PATH}?watch=1&timeoutSeconds=1&resourceVersion=1")
         writer.write(watch + head(identity, "GET", "/healthz"))
@@ -117,8 +117,8 @@ async def test_what_comes_during_a_watch_is_answered_after_it(identity: Identity
 # -- slow, quiet, many
 
 
-async def test_a_head_that_comes_too_slowly_and_a_handshake_that_never_comes_are_cut_off(identity: Identity) -> None:
-    async with serving(identity, limits=Limits(slow_s=0.05)) as server:
+async def test_a_head_that_comes_too_slowly_and_a_handshake_that_never_comes_are_cut_off(identity: ServerIdentity) -> None:
+    async with serving(identity, limits=ConnectionLimits(slow_s=0.05)) as server:
         async with connected(server, identity) as (reader, writer):
             writer.write(b"GET / HT")
             assert b"" == await ended(reader)
@@ -128,8 +128,11 @@ async def test_a_head_that_comes_too_slowly_and_a_handshake_that_never_comes_are
         writer.close()
 
 
-async def test_a_quiet_connection_is_ended_properly(identity: Identity) -> None:
-    async with serving(identity, limits=Limits(slow_s=0.2, idle_s=0.05)) as server, connected(server, identity) as (reader, writer):
+async def test_a_quiet_connection_is_ended_properly(identity: ServerIdentity) -> None:
+    async with (
+        serving(identity, limits=ConnectionLimits(slow_s=0.2, idle_s=0.05)) as server,
+        connected(server, identity) as (reader, writer),
+    ):
         writer.write(head(identity, "GET", "/healthz"))
         assert 200 == (await answered(reader))[0]
         async with asyncio.timeout(5):
@@ -137,15 +140,15 @@ async def test_a_quiet_connection_is_ended_properly(identity: Identity) -> None:
 
 
 @pytest.mark.slow
-async def test_a_watch_is_not_quiet(identity: Identity) -> None:
-    limits = Limits(slow_s=0.04, idle_s=0.02)
+async def test_a_watch_is_not_quiet(identity: ServerIdentity) -> None:
+    limits = ConnectionLimits(slow_s=0.04, idle_s=0.02)
     async with serving(identity, limits=limits) as server, connected(server, identity) as (reader, writer):
         writer.write(head(identity, "GET", f"{PATH}?watch=1&timeoutSeconds=1&resourceVersion=1"))
         assert (await ended(reader)).endswith(b"\r\n\r\n0\r\n\r\n"), "it lived its second, and only then was quiet"
 
 
-async def test_one_client_too_many_is_told_when_to_come_back(identity: Identity) -> None:
-    async with serving(identity, limits=Limits(connections=1)) as server:
+async def test_one_client_too_many_is_told_when_to_come_back(identity: ServerIdentity) -> None:
+    async with serving(identity, limits=ConnectionLimits(connections=1)) as server:
         async with connected(server, identity) as (reader, writer):
             async with connected(server, identity) as (second, asks):
                 asks.write(head(identity, "GET", PATH))
@@ -160,7 +163,7 @@ async def test_one_client_too_many_is_told_when_to_come_back(identity: Identity)
             assert 200 == (await answered(reader))[0]
 
 
-async def test_nobody_reads_the_body_of_a_stranger(identity: Identity) -> None:
+async def test_nobody_reads_the_body_of_a_stranger(identity: ServerIdentity) -> None:
     async with serving(identity) as server, connected(server, identity) as (reader, writer):
         writer.write(
             head(identity, "POST", PATH, Authorization="Bearer no", Content_Length=5) + b"12345" + head(identity, "GET", "/healthz")
@@ -169,7 +172,7 @@ async def test_nobody_reads_the_body_of_a_stranger(identity: Identity) -> None:
         assert 200 == (await answered(reader))[0]
 
 
-async def test_chunks_of_a_stranger_end_his_connection(identity: Identity) -> None:
+async def test_chunks_of_a_stranger_end_his_connection(identity: ServerIdentity) -> None:
     """To find the end of a body costs more than the body: nobody does it for a body that nobody wants."""
     chunks = b"1 ;\r\nx\r\n" * 1000 + b"0\r\n\r\n"
     async with serving(identity) as server, connected(server, identity) as (reader, writer):
@@ -179,7 +182,7 @@ async def test_chunks_of_a_stranger_end_his_connection(identity: Identity) -> No
         assert b"" == await ended(reader)
 
 
-async def test_who_has_gone_leaves_nothing_behind(identity: Identity) -> None:
+async def test_who_has_gone_leaves_nothing_behind(identity: ServerIdentity) -> None:
     async with serving(identity) as server:
         async with contextlib.AsyncExitStack() as stack:
             for number in range(20):
@@ -203,7 +206,7 @@ def login_of(folder: Path, into: Path, name: str, *groups: str) -> tuple[Path, P
     return into / "crt", into / "key"
 
 
-async def test_a_certificate_says_who_it_is_and_needs_no_token(identity: Identity, folder: Path, tmp_path: Path) -> None:
+async def test_a_certificate_says_who_it_is_and_needs_no_token(identity: ServerIdentity, folder: Path, tmp_path: Path) -> None:
     login = login_of(folder, tmp_path, "jane", "team-a", "team-b")
     async with serving(identity) as server, connected(server, identity, login) as (reader, writer):
         body = b"{}"
@@ -215,7 +218,7 @@ async def test_a_certificate_says_who_it_is_and_needs_no_token(identity: Identit
         assert ["team-a", "team-b", "system:authenticated"] == answer["status"]["userInfo"]["groups"]
 
 
-async def test_somebody_elses_certificate_opens_nothing(identity: Identity, tmp_path: Path) -> None:
+async def test_somebody_elses_certificate_opens_nothing(identity: ServerIdentity, tmp_path: Path) -> None:
     """Differs from kube-apiserver: refused in the handshake, before any answer."""
     other = trustme.CA().issue_cert("x", common_name="mooring-admin", organization_name="system:masters")
     other.cert_chain_pems[0].write_to_path(tmp_path / "crt")
@@ -230,14 +233,14 @@ async def test_somebody_elses_certificate_opens_nothing(identity: Identity, tmp_
 @pytest.mark.parametrize(
     "header", ["", "Bearer", "Bearer wrong", "Basic eDp5", "bearer {token}x", "Bearer {token}x", "Bearer  {token}", "{token}"]
 )
-async def test_without_the_token_it_is_401_and_a_status(identity: Identity, header: str) -> None:
+async def test_without_the_token_it_is_401_and_a_status(identity: ServerIdentity, header: str) -> None:
     async with serving(identity) as server, connected(server, identity) as (reader, writer):
         writer.write(head(identity, "GET", PATH, Authorization=header.format(token=identity.token)))
         status, answer = await answered(reader)
         assert (401, "Status", "Unauthorized") == (status, answer["kind"], answer["reason"])
 
 
-async def test_old_tls_is_refused(identity: Identity) -> None:
+async def test_old_tls_is_refused(identity: ServerIdentity) -> None:
     context = ssl.create_default_context(cadata=identity.ca.decode())
     context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
     with pytest.warns(DeprecationWarning, match="TLSv1_1"):
@@ -254,13 +257,13 @@ def hostile_cases() -> list[Path]:
     return sorted(CORPUS.glob("*.http"))
 
 
-def wire_of(case: Path, identity: Identity) -> bytes:
+def wire_of(case: Path, identity: ServerIdentity) -> bytes:
     """The file's lines end as HTTP's do; `\\n` in one is a bare line feed."""
     return case.read_bytes().replace(b"\n", b"\r\n").replace(b"@TOKEN@", identity.token.encode()).replace(b"\\n", b"\n")
 
 
 @pytest.mark.parametrize("case", hostile_cases(), ids=lambda case: case.stem)
-async def test_a_nasty_request_is_refused_and_nothing_after_it_is_read(identity: Identity, case: Path) -> None:
+async def test_a_nasty_request_is_refused_and_nothing_after_it_is_read(identity: ServerIdentity, case: Path) -> None:
     """Each file: a request that must be refused (its name begins with the status), and another smuggled in behind it."""
     asked = wire_of(case, identity)
     async with serving(identity) as server, connected(server, identity) as (reader, writer):
@@ -276,9 +279,9 @@ HEADS = st.sampled_from([b"GET / HTTP/1.1\r\nHost: x\r\n", b"POST / HTTP/1.1\r\n
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(HEADS, st.binary(max_size=300))
-def test_no_bytes_break_the_server(identity: Identity, start: bytes, noise: bytes) -> None:
+def test_no_bytes_break_the_server(identity: ServerIdentity, start: bytes, noise: bytes) -> None:
     async def run() -> None:
-        async with serving(identity, limits=Limits(slow_s=0.02, idle_s=0.02, leaving_s=0.02)) as server:
+        async with serving(identity, limits=ConnectionLimits(slow_s=0.02, idle_s=0.02, leaving_s=0.02)) as server:
             await tried(make_noise, server)
             await tried(ask_for_health, server)
 
@@ -311,7 +314,7 @@ def test_no_bytes_break_the_server(identity: Identity, start: bytes, noise: byte
 # -- large answers
 
 
-async def many_secrets(server: ApiServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, identity: Identity) -> None:
+async def many_secrets(server: ApiServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, identity: ServerIdentity) -> None:
     """Ten, of a megabyte each."""
     for number in range(10):
         body = json.dumps({**a_secret(f"s{number}"), "stringData": {"k": "x" * 700_000}}).encode()
@@ -319,7 +322,7 @@ async def many_secrets(server: ApiServer, reader: asyncio.StreamReader, writer: 
         assert 201 == (await answered(reader))[0]
 
 
-async def test_of_a_large_answer_as_much_is_encrypted_as_the_client_reads(identity: Identity) -> None:
+async def test_of_a_large_answer_as_much_is_encrypted_as_the_client_reads(identity: ServerIdentity) -> None:
     async with serving(identity) as server, connected(server, identity) as (reader, writer):
         await many_secrets(server, reader, writer, identity)
         async with connected(server, identity) as (slow, asking):
@@ -334,7 +337,9 @@ async def test_of_a_large_answer_as_much_is_encrypted_as_the_client_reads(identi
             assert not sum(len(each.unsent) for each in server._dispatcher.connections)
 
 
-async def test_while_large_answers_are_not_read_no_more_of_them_are_given(identity: Identity, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_while_large_answers_are_not_read_no_more_of_them_are_given(
+    identity: ServerIdentity, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(dispatch, "_UNSENT_BYTES_MAX", 10_000_000)
     async with serving(identity) as server, connected(server, identity) as (reader, writer):
         await many_secrets(server, reader, writer, identity)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from mooring.apiserver.web.connection import _STEPS_A_TURN, Connection, Limits
-from mooring.apiserver.web.messages import TEXT, Reply, Request
+from mooring.apiserver.web.connection import _STEPS_A_TURN, Connection, ConnectionLimits
+from mooring.apiserver.web.messages import TEXT, HttpReply, HttpRequest
 from mooring.base.turns import Line, Turns
 from mooring.wire.http1.requests import RequestHead
 
@@ -15,7 +15,7 @@ ASKED = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 class Here:
     """The `Host`: whatever is asked, the answer is yes."""
 
-    limits = Limits()
+    limits = ConnectionLimits()
 
     def __init__(self) -> None:
         self.turns = Turns()
@@ -35,12 +35,12 @@ class Here:
     def ended(self, connection: Connection) -> None: ...
     def lost(self, connection: Connection) -> None: ...
 
-    def begin(self, connection: Connection, head: RequestHead) -> tuple[Request, Reply | None]:
-        return Request(head.method, head.path(), {}, head.headers), None
+    def begin(self, connection: Connection, head: RequestHead) -> tuple[HttpRequest, HttpReply | None]:
+        return HttpRequest(head.method, head.path(), {}, head.headers), None
 
-    def answer(self, connection: Connection, head: RequestHead, request: Request, body: bytes | None) -> None:
+    def answer(self, connection: Connection, head: RequestHead, request: HttpRequest, body: bytes | None) -> None:
         self.answered += 1
-        connection.reply(Reply(200, b"yes", TEXT))
+        connection.reply(HttpReply(200, b"yes", TEXT))
 
 
 class Wire:

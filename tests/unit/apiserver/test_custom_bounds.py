@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mooring.apiserver.bodies.objects import VALUES_MAX
-from mooring.apiserver.web.messages import Reply
+from mooring.apiserver.web.messages import HttpReply
 from tests.unit.apiserver.test_service import Client
 
 Json = dict[str, Any]
@@ -23,7 +23,7 @@ NUMBERS: Json = {"type": "array", "items": {"type": "integer"}}
 MANY = list(range(40_000))
 
 
-def define(client: Client, properties: Json, *rules: str, **version: Any) -> Reply:
+def define(client: Client, properties: Json, *rules: str, **version: Any) -> HttpReply:
     schema: Json = {"type": "object", "properties": properties}
     if rules:
         schema["x-kubernetes-validations"] = [{"rule": rule} for rule in rules]
@@ -33,7 +33,7 @@ def define(client: Client, properties: Json, *rules: str, **version: Any) -> Rep
     return client.ask("POST", DEFINITIONS, {"metadata": {"name": "things.bounds.test"}, "spec": spec})
 
 
-def make(client: Client, **fields: Any) -> Reply:
+def make(client: Client, **fields: Any) -> HttpReply:
     return client.ask("POST", THINGS, {"apiVersion": "bounds.test/v1", "kind": "Thing", "metadata": {"name": "one"}, **fields})
 
 

@@ -13,7 +13,7 @@ from mooring.apiserver.bodies.objects import FieldValidation
 from mooring.apiserver.bodies.patches import applied_change
 from mooring.apiserver.custom import definitions
 from mooring.apiserver.custom.definition_kind import CUSTOM_RESOURCE_DEFINITIONS
-from mooring.apiserver.effort import Elsewhere, in_the_loop
+from mooring.apiserver.effort import NeedsThread, in_the_loop
 from mooring.apiserver.kinds import Kinds, version_order
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.server_side_apply.apply import apply
@@ -58,7 +58,7 @@ def decodings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(stored.key.name)
         return whole(stored)
 
-    def head(body: bytes) -> definitions.Head:
+    def head(body: bytes) -> definitions.DefinitionHead:
         made = head_of(body)
         found.append(made.definition["metadata"]["name"])
         return made
@@ -113,7 +113,7 @@ def test_rules_are_compiled_beside_the_loop_where_they_are_many() -> None:
             define(a_store(), plural, a_version(spec_of(a=schema)))
 
     define_with("things", 20)
-    with pytest.raises(Elsewhere):
+    with pytest.raises(NeedsThread):
         define_with("others", 100)
 
 

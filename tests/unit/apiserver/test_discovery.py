@@ -19,7 +19,7 @@ from mooring.apiserver.rules import LEASES, RESOURCES
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.web import about as about_module
 from mooring.apiserver.web.about import About
-from mooring.apiserver.web.messages import Reply, Request
+from mooring.apiserver.web.messages import HttpReply, HttpRequest
 from mooring.base.randomness import Random
 from tests.support.applying import SHAPE_KIND
 from tests.unit.apiserver.objects import a_store
@@ -38,9 +38,9 @@ def about(store: ObjectStore) -> About:
     return About(store)
 
 
-def ask(about: About, path: str, **headers: str) -> Reply:
+def ask(about: About, path: str, **headers: str) -> HttpReply:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    reply = about.answer(Request("GET", tuple(path.strip("/").split("/")), {}, named))
+    reply = about.answer(HttpRequest("GET", tuple(path.strip("/").split("/")), {}, named))
     assert reply is not None, path
     return reply
 
@@ -99,7 +99,7 @@ def test_kinds_that_come_are_told_and_those_that_go_are_not(about: About, store:
     assert "apis/mooring.test/v1" in told(about, "/openapi/v3")["paths"]
     store.withdraw([SHAPE_KIND])
     assert before == ask(about, "/apis").body
-    assert None is about.answer(Request("GET", ("openapi", "v3", "apis", "mooring.test", "v1"), {}, {}))
+    assert None is about.answer(HttpRequest("GET", ("openapi", "v3", "apis", "mooring.test", "v1"), {}, {}))
 
 
 class Restless(ObjectStore):

@@ -12,13 +12,13 @@ import pytest
 
 from mooring.apiserver.disk import file as durable
 from mooring.apiserver.disk.file import JUMP, ObjectFile
-from mooring.apiserver.disk.rows import Damaged, Entry, Saved, StorageFailed
+from mooring.apiserver.disk.rows import Damaged, DiskRow, Saved, StorageFailed
 
-Objects = dict[tuple[str, str, str], Entry]
+Objects = dict[tuple[str, str, str], DiskRow]
 
 
-def an_entry(version: int, name: str = "pv", body: bytes | None = b"{}", kind: str = "/persistentvolumes") -> Entry:
-    return Entry(kind, "", name, version, 1.5 * version, body)
+def an_entry(version: int, name: str = "pv", body: bytes | None = b"{}", kind: str = "/persistentvolumes") -> DiskRow:
+    return DiskRow(kind, "", name, version, 1.5 * version, body)
 
 
 def opened(path: Path, **options: int | bool) -> ObjectFile:

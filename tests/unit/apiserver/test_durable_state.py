@@ -19,7 +19,7 @@ from mooring.api.storage import VOLUME_ATTACHMENTS as VAS
 from mooring.apiserver.custom.definition_kind import CUSTOM_RESOURCE_DEFINITIONS
 from mooring.apiserver.disk import file as durable
 from mooring.apiserver.disk.log import Log
-from mooring.apiserver.disk.rows import Damaged, Entry
+from mooring.apiserver.disk.rows import Damaged, DiskRow
 from mooring.apiserver.disk.state import NAME, lasting
 from mooring.apiserver.listing import scope_of
 from mooring.apiserver.local import LocalCluster
@@ -299,7 +299,7 @@ async def test_objects_that_can_not_be_read_are_refused(tmp_path: Path) -> None:
     async with kept(tmp_path):
         pass
     file = durable.ObjectFile(tmp_path / NAME, durable.read(tmp_path / NAME))
-    file.append([Entry("/namespaces", "", "x", file.version + 1, NOW, b'{"metadata":{}}')])
+    file.append([DiskRow("/namespaces", "", "x", file.version + 1, NOW, b'{"metadata":{}}')])
     before = files_in(tmp_path)
     file.close()
     for name, data in before.items():
@@ -315,7 +315,7 @@ async def test_kinds_that_are_not_known_stay_in_the_file(tmp_path: Path, capsys:
     async with kept(tmp_path):
         pass
     file = durable.ObjectFile(tmp_path / NAME, durable.read(tmp_path / NAME))
-    unknown = Entry("example.com/things", "", "x", file.version + 1, NOW, b"{}")
+    unknown = DiskRow("example.com/things", "", "x", file.version + 1, NOW, b"{}")
     file.append([unknown])
     file.close()
     async with kept(tmp_path) as (store, _):

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.apiserver import effort
-from mooring.apiserver.effort import Effort, Elsewhere, TooMuch, in_the_loop
+from mooring.apiserver.effort import Effort, NeedsThread, TooMuch, in_the_loop
 from mooring.apiserver.regexp import programs
 from mooring.apiserver.regexp.programs import GoRegexp, go_regexp
 from mooring.apiserver.regexp.syntax import RegexpError
@@ -166,7 +166,7 @@ def calls_of(do: Callable[[], object]) -> int:
 @pytest.mark.parametrize("pattern", ["(a|b)" * 6000, "a" * 9000, r"\pL" * 9000, "[a-z]" * 6000], ids=lambda pattern: pattern[:5])
 def test_what_is_long_to_read_is_not_read_in_the_loop(pattern: str) -> None:
     def make() -> None:
-        with effort.of_request(in_the_loop()), pytest.raises(Elsewhere):
+        with effort.of_request(in_the_loop()), pytest.raises(NeedsThread):
             GoRegexp(pattern)
 
     assert calls_of(make) < 1000

@@ -14,12 +14,12 @@ import pytest
 
 from mooring.api.core import SECRETS
 from mooring.api.meta import Key
-from mooring.apiserver.identity.tls import Identity, identity_in
+from mooring.apiserver.identity.tls import ServerIdentity, identity_in
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules import VOLUME_ATTACHMENTS
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Stored
-from mooring.apiserver.web.connection import Limits
+from mooring.apiserver.web.connection import ConnectionLimits
 from mooring.apiserver.web.server import LOOPBACK, ApiServer
 from mooring.apiserver.web.service import Service
 from mooring.apiserver.web.watch_lines import Encodings
@@ -37,7 +37,7 @@ from tests.unit.apiserver.serving import PATH, answered, connected, head, servin
 
 
 @pytest.fixture(scope="module")
-def identity(tmp_path_factory: pytest.TempPathFactory) -> Identity:
+def identity(tmp_path_factory: pytest.TempPathFactory) -> ServerIdentity:
     return identity_in(tmp_path_factory.mktemp("identity"), time.time())
 
 
@@ -50,12 +50,12 @@ async def client_of(server: ApiServer, folder: Path) -> AsyncIterator[HttpCluste
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.1", "::", "169.254.1.1"])
-def test_it_listens_on_this_machine_alone(identity: Identity, host: str) -> None:
+def test_it_listens_on_this_machine_alone(identity: ServerIdentity, host: str) -> None:
     with pytest.raises(ConfigError, match="listens on this machine alone"):
         ApiServer(a_store(), identity, clock=LoopClock(), randomness=Random(1), address=(host, 0))
 
 
-async def test_a_taken_port_is_told(identity: Identity) -> None:
+async def test_a_taken_port_is_told(identity: ServerIdentity) -> None:
     async with serving(identity) as server:
         address = (LOOPBACK, int(server.url.rpartition(":")[2]))
         taken = ApiServer(a_store(), identity, clock=LoopClock(), randomness=Random(1), address=address)
@@ -63,22 +63,22 @@ async def test_a_taken_port_is_told(identity: Identity) -> None:
             await taken.start()
 
 
-async def test_one_connection_serves_many_requests(identity: Identity) -> None:
+async def test_one_connection_serves_many_requests(identity: ServerIdentity) -> None:
     async with serving(identity) as server, connected(server, identity) as (reader, writer):
         for _ in range(3):
             writer.write(head(identity, "GET", PATH))
             assert (200, "SecretList") == tuple(value["kind"] if isinstance(value, dict) else value for value in await answered(reader))
 
 
-async def test_a_body_that_comes_too_slowly_is_cut_off(identity: Identity) -> None:
-    async with serving(identity, limits=Limits(slow_s=0.05)) as server, connected(server, identity) as (reader, writer):
+async def test_a_body_that_comes_too_slowly_is_cut_off(identity: ServerIdentity) -> None:
+    async with serving(identity, limits=ConnectionLimits(slow_s=0.05)) as server, connected(server, identity) as (reader, writer):
         writer.write(head(identity, "POST", PATH, Content_Length=1000) + b'{"metadata"')
         async with asyncio.timeout(5):
             with contextlib.suppress(ConnectionError):
                 assert b"" == await reader.read()
 
 
-async def test_a_body_that_is_too_large_is_refused_when_it_is_all_there(identity: Identity) -> None:
+async def test_a_body_that_is_too_large_is_refused_when_it_is_all_there(identity: ServerIdentity) -> None:
     body = b"x" * (BODY_BYTES_MAX + 1)
     async with serving(identity) as server, connected(server, identity) as (reader, writer):
         writer.write(head(identity, "POST", PATH, Content_Length=len(body)) + body)
@@ -86,14 +86,16 @@ async def test_a_body_that_is_too_large_is_refused_when_it_is_all_there(identity
     assert (413, "RequestEntityTooLarge") == (status, answer["reason"])
 
 
-async def test_headers_have_a_largest_size(identity: Identity) -> None:
+async def test_headers_have_a_largest_size(identity: ServerIdentity) -> None:
     async with serving(identity) as server, connected(server, identity) as (reader, writer):
         writer.write(head(identity, "GET", PATH, X_Odd="x" * 100_000))
         async with asyncio.timeout(5):
             assert b"431" in await reader.readline()
 
 
-async def test_what_nobody_expected_is_an_answer_and_a_traceback_in_the_log(identity: Identity, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_nobody_expected_is_an_answer_and_a_traceback_in_the_log(
+    identity: ServerIdentity, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(_service: Service, _request: object, _route: object, _work: object) -> None:
         raise RuntimeError("a bug")
 
@@ -112,7 +114,7 @@ async def test_what_nobody_expected_is_an_answer_and_a_traceback_in_the_log(iden
     assert "RuntimeError: a bug" in logged.getvalue()
 
 
-async def test_half_a_body_harms_nobody(store: ObjectStore, identity: Identity) -> None:
+async def test_half_a_body_harms_nobody(store: ObjectStore, identity: ServerIdentity) -> None:
     async with serving(identity, store) as server:
         async with connected(server, identity) as (_, writer):
             writer.write(head(identity, "POST", PATH, Content_Length=1000) + b'{"metadata": {"name": "x"}')
@@ -123,9 +125,9 @@ async def test_half_a_body_harms_nobody(store: ObjectStore, identity: Identity) 
 
 
 @pytest.mark.slow
-async def test_a_watcher_that_does_not_read_is_cut_off_and_holds_nobody_up(identity: Identity, tmp_path: Path) -> None:
+async def test_a_watcher_that_does_not_read_is_cut_off_and_holds_nobody_up(identity: ServerIdentity, tmp_path: Path) -> None:
     """More goes to it than the sockets hold; after slow_s it is gone."""
-    async with serving(identity, limits=Limits(slow_s=0.3)) as server, client_of(server, tmp_path) as cluster:
+    async with serving(identity, limits=ConnectionLimits(slow_s=0.3)) as server, client_of(server, tmp_path) as cluster:
         made = await cluster.create(SECRETS, a_secret("s"), "default")
         version = made.metadata.resource_version
         async with (
@@ -146,7 +148,7 @@ async def test_a_watcher_that_does_not_read_is_cut_off_and_holds_nobody_up(ident
         raise AssertionError("somebody who never reads was never cut off")
 
 
-async def test_closing_ends_watches_at_once(identity: Identity) -> None:
+async def test_closing_ends_watches_at_once(identity: ServerIdentity) -> None:
     loop = asyncio.get_running_loop()
     async with serving(identity) as server, connected(server, identity) as (reader, writer):
         writer.write(head(identity, "GET", f"{PATH}?watch=1"))
@@ -166,7 +168,7 @@ class BrokenStore(ObjectStore):
         raise ZeroDivisionError("planted: canary")
 
 
-async def test_what_nobody_foresaw_is_an_internal_error_that_tells_nothing(identity: Identity) -> None:
+async def test_what_nobody_foresaw_is_an_internal_error_that_tells_nothing(identity: ServerIdentity) -> None:
     async with serving(identity, BrokenStore([VOLUME_ATTACHMENTS], Random(1))) as server, connected(server, identity) as (reader, writer):
         writer.write(head(identity, "GET", "/apis/storage.k8s.io/v1/volumeattachments/x"))
         status, answer = await answered(reader)
@@ -197,7 +199,7 @@ class LateDisk:
     failed = wait_committed  # type: ignore[assignment]
 
 
-async def test_no_answer_leaves_before_the_commit_of_what_it_tells(store: ObjectStore, identity: Identity) -> None:
+async def test_no_answer_leaves_before_the_commit_of_what_it_tells(store: ObjectStore, identity: ServerIdentity) -> None:
     """A write, a read of it, and a refusal that tells of it. Only health is told meanwhile."""
     disk, answers = LateDisk(store), list[tuple[int, bool]]()
     body = json.dumps(a_secret("a")).encode()

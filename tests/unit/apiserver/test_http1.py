@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.apiserver.web.messages import Reply, rendered
+from mooring.apiserver.web.messages import HttpReply, rendered
 from mooring.wire.http1.bodies import BODY_BYTES_MAX, DRAINED_BYTES_MAX, Body
 from mooring.wire.http1.requests import parse_head
 from mooring.wire.http1.syntax import Malformed
@@ -188,7 +188,7 @@ def test_a_body_that_is_too_large_is_not_kept_and_one_without_end_is_cut() -> No
 
 
 def test_an_answer_is_one_piece_and_its_warnings_stay_in_their_line() -> None:
-    reply = Reply(200, b"{}", warnings=('say "a"\r\nX: y\\',), retry_after_s=1, headers=(("ETag", '"x"'),))
+    reply = HttpReply(200, b"{}", warnings=('say "a"\r\nX: y\\',), retry_after_s=1, headers=(("ETag", '"x"'),))
     head, _, body = rendered(reply, "Date: now\r\n", is_last=True).partition(b"\r\n\r\n")
     assert b"{}" == body
     lines = head.decode().split("\r\n")
@@ -198,5 +198,5 @@ def test_an_answer_is_one_piece_and_its_warnings_stay_in_their_line() -> None:
 
 
 def test_what_has_no_body_sends_none() -> None:
-    assert rendered(Reply(200, b"{}"), "", is_last=False, with_body=False).endswith(b"Content-Length: 2\r\n\r\n")
-    assert b"Content-Length" not in rendered(Reply(304, b""), "", is_last=False)
+    assert rendered(HttpReply(200, b"{}"), "", is_last=False, with_body=False).endswith(b"Content-Length: 2\r\n\r\n")
+    assert b"Content-Length" not in rendered(HttpReply(304, b""), "", is_last=False)

@@ -11,7 +11,7 @@ from mooring.api.meta import Key
 from mooring.apiserver.api_errors import no_such_resource
 from mooring.apiserver.custom.definition_kind import CUSTOM_RESOURCE_DEFINITIONS
 from mooring.apiserver.kinds import version_order
-from mooring.apiserver.listing import Scope
+from mooring.apiserver.listing import ListScope
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules.event import EVENTS, NEW_EVENTS
 from mooring.apiserver.store import ObjectStore
@@ -64,7 +64,7 @@ def test_a_kind_that_is_not_served_keeps_its_objects(store: ObjectStore) -> None
         served(store)
     assert ["x"] == [stored.key.name for kind in store.kinds.storing() if kind.custom for stored in store.table(kind).items()]
     redefine(store, version)
-    assert ["x"] == [stored.key.name for stored in store.list(served(store), Scope()).items]
+    assert ["x"] == [stored.key.name for stored in store.list(served(store), ListScope()).items]
 
 
 def test_each_place_of_objects_is_gone_through_once(store: ObjectStore) -> None:
@@ -81,7 +81,7 @@ def test_a_kind_that_comes_again_has_forgotten_everything(store: ObjectStore) ->
     store.delete(CUSTOM_RESOURCE_DEFINITIONS, Key("", f"things.{GROUP}"), NOW)
     before = store.version
     define(store, a_version(spec_of(a=TEXT)))
-    assert () == store.list(served(store), Scope()).items
+    assert () == store.list(served(store), ListScope()).items
     assert before <= store.table(served(store)).history.floor
 
 

@@ -11,7 +11,7 @@ import pytest
 from mooring.api.meta import Kind
 from mooring.api.pods import PODS
 from mooring.api.storage import VOLUME_ATTACHMENTS
-from mooring.apiserver.local import Faults, LocalCluster
+from mooring.apiserver.local import LocalCluster, ServerFaults
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
 from mooring.kube.cluster import Patch, PatchType, WatchEvent
@@ -23,7 +23,7 @@ from tests.unit.apiserver.objects import a_store
 pytestmark = in_virtual_time
 
 
-class Story(Faults):
+class Story(ServerFaults):
     """Writes down every call; fails those it is told to."""
 
     def __init__(self, before: str = "", after: str = "") -> None:
@@ -40,7 +40,7 @@ class Story(Faults):
             raise Unreachable("answer lost")
 
 
-def a_cluster(faults: Faults | None = None, seed: int = 1) -> LocalCluster:
+def a_cluster(faults: ServerFaults | None = None, seed: int = 1) -> LocalCluster:
     return LocalCluster(a_store(), clock=LoopClock(1_700_000_000.0), randomness=Random(seed), faults=faults)
 
 
@@ -76,7 +76,7 @@ async def test_a_call_whose_answer_is_lost_has_happened() -> None:
 
 
 async def test_a_slow_delivery_makes_a_stale_watch_that_still_shows_all() -> None:
-    class Slow(Faults):
+    class Slow(ServerFaults):
         async def deliver(self, kind: Kind[Any], event: WatchEvent[Any]) -> None:
             await asyncio.sleep(10)
 

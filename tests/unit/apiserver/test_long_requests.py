@@ -19,15 +19,15 @@ from mooring.api.meta import Key
 from mooring.apiserver import effort
 from mooring.apiserver.aside import Overtaken, begin_aside, in_loop
 from mooring.apiserver.deletion import DeleteOptions
-from mooring.apiserver.effort import Effort, Elsewhere, TooMuch, in_the_loop
-from mooring.apiserver.field_errors import Cause
-from mooring.apiserver.identity.tls import Identity, identity_in
-from mooring.apiserver.listing import Scope
+from mooring.apiserver.effort import Effort, NeedsThread, TooMuch, in_the_loop
+from mooring.apiserver.field_errors import FieldCause
+from mooring.apiserver.identity.tls import ServerIdentity, identity_in
+from mooring.apiserver.listing import ListScope
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
 from mooring.apiserver.web import long_requests
 from mooring.apiserver.web.long_requests import LongRequests
-from mooring.apiserver.web.messages import Reply, Request, WatchReply
+from mooring.apiserver.web.messages import HttpReply, HttpRequest, WatchReply
 from mooring.apiserver.web.queries import Route, route_of
 from mooring.apiserver.web.service import Service
 from mooring.base.turns import STALL_S
@@ -45,7 +45,7 @@ PATTERN = "(a|b)*a(a|b){600}$"
 
 
 @pytest.fixture(scope="module")
-def identity(tmp_path_factory: pytest.TempPathFactory) -> Identity:
+def identity(tmp_path_factory: pytest.TempPathFactory) -> ServerIdentity:
     return identity_in(tmp_path_factory.mktemp("identity"), time.time())
 
 
@@ -72,7 +72,7 @@ RULED: Json = {
 
 
 @pytest.mark.parametrize("schema", [PATTERNED, RULED], ids=["pattern", "rule"])
-async def test_a_probe_is_answered_while_an_object_is_judged(identity: Identity, schema: Json) -> None:
+async def test_a_probe_is_answered_while_an_object_is_judged(identity: ServerIdentity, schema: Json) -> None:
     """The judging of one such text takes 0.3 s of a processor, and the body is small."""
     thing = {"apiVersion": "bounds.test/v1", "kind": "Thing", "metadata": {"name": "one"}, "l": [a_long_text()] * 4}
     made, body = definition(schema), json.dumps(thing).encode()
@@ -137,7 +137,7 @@ class Halt:
 def judged_slowly(halt: Halt) -> Resource:
     """The kind, whose objects wait to be judged."""
 
-    def judge(new: Json) -> Iterable[Cause]:
+    def judge(new: Json) -> Iterable[FieldCause]:
         halt.stand()
         return CONFIG_MAPS.validate_create(new)
 
@@ -209,14 +209,14 @@ async def test_what_was_read_aside_is_not_written_where_its_kind_has_gone() -> N
         with pytest.raises(Overtaken):
             store.patch(kind, Key("", "a"), slow, NOW)
         with pytest.raises(Overtaken):
-            store.list(kind, Scope())
+            store.list(kind, ListScope())
 
     told = Beside().begin(overtaken)
     await halt.meanwhile(lambda: store.delete(CUSTOM_RESOURCE_DEFINITIONS, Key("", "things.bounds.test"), NOW))
     await told
 
 
-async def test_a_kind_that_goes_while_its_request_waits_is_not_found(identity: Identity) -> None:
+async def test_a_kind_that_goes_while_its_request_waits_is_not_found(identity: ServerIdentity) -> None:
     store, halt = a_store(), Halt()
     store.serve([judged_slowly(halt)])
     create(store, CUSTOM_RESOURCE_DEFINITIONS, json.loads(definition({"type": "object"})))
@@ -253,7 +253,7 @@ async def test_a_collection_is_deleted_whole_where_one_object_changes_meanwhile(
     path = ("api", "v1", "namespaces", "default", "configmaps")
     route = Route(dataclasses.replace(CONFIG_MAPS, delete=delete), "default")
     service = Service(store, clock=StoppedClock(), token="t")
-    told = Beside().begin(lambda: service.answer(Request("DELETE", path, {}, {}), route, Effort()))
+    told = Beside().begin(lambda: service.answer(HttpRequest("DELETE", path, {}, {}), route, Effort()))
     await halt.meanwhile(lambda: store.patch(CONFIG_MAPS, Key("default", "b"), lambda obj: {**obj, "data": {"k": "w"}}, NOW))
     assert ["a", "b", "c"] == [item["metadata"]["name"] for item in json.loads((await told).body)["items"]]
     assert met == ["a", "b", "b", "c"]
@@ -291,7 +291,7 @@ async def test_who_is_always_overtaken_is_told_to_come_again() -> None:
     tries = []
     told: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
-    def overtaken() -> Reply:
+    def overtaken() -> HttpReply:
         tries.append(1)
         raise Overtaken
 
@@ -305,12 +305,12 @@ async def test_so_many_wait_at_most(sizes: list[int], taken: int) -> None:
     told: asyncio.Queue[int] = asyncio.Queue()
     go_on = threading.Event()
 
-    def slow() -> Reply:
+    def slow() -> HttpReply:
         assert go_on.wait(10)
-        return Reply(200, b"")
+        return HttpReply(200, b"")
 
-    def tell(answer: Reply | WatchReply | Exception) -> None:
-        assert isinstance(answer, Reply), answer
+    def tell(answer: HttpReply | WatchReply | Exception) -> None:
+        assert isinstance(answer, HttpReply), answer
         told.put_nowait(answer.status)
 
     line = LongRequests(a_store())
@@ -330,7 +330,7 @@ async def test_so_many_wait_at_most(sizes: list[int], taken: int) -> None:
 def test_what_is_over_the_budget_is_refused_or_goes_elsewhere() -> None:
     with pytest.raises(TooMuch):
         Effort().spend(effort.STEPS_MAX + 1)
-    with pytest.raises(Elsewhere):
+    with pytest.raises(NeedsThread):
         in_the_loop().spend(effort.STEPS_MAX)
     whole = Effort()
     with effort.of_request(whole):
@@ -347,7 +347,7 @@ def test_a_list_is_long_by_the_bytes_of_its_objects_too() -> None:
     assert route is not None
 
     def is_long(method: str, accept: str = "") -> bool:
-        return requests.is_one(Request(method, path, {}, {"accept": accept}), route)
+        return requests.is_one(HttpRequest(method, path, {}, {"accept": accept}), route)
 
     table = store.table(route.resource)
     assert not is_long("DELETE")
@@ -366,8 +366,8 @@ def test_a_list_is_long_by_the_bytes_of_its_objects_too() -> None:
 @pytest.mark.parametrize("path", ["", "apis", "api/v1", "metrics"])
 def test_what_speaks_of_all_kinds_is_long_where_there_are_many(path: str) -> None:
     store = a_store()
-    requests, request = LongRequests(store), Request("GET", tuple(path.split("/")), {}, {})
+    requests, request = LongRequests(store), HttpRequest("GET", tuple(path.split("/")), {}, {})
     assert not requests.is_one(request, None)
     store.serve([dataclasses.replace(CONFIG_MAPS, group=f"g{number}.test") for number in range(long_requests._KINDS)])
     assert requests.is_one(request, None)
-    assert not requests.is_one(Request("GET", ("healthz",), {}, {}), None)
+    assert not requests.is_one(HttpRequest("GET", ("healthz",), {}, {}), None)

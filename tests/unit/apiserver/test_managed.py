@@ -12,7 +12,7 @@ from mooring.apiserver.server_side_apply.apply import LAST_APPLIED, apply
 from mooring.apiserver.server_side_apply.fieldsets import NO_FIELDS, field_set, named
 from mooring.apiserver.server_side_apply.managed import (
     SERVER,
-    Entry,
+    ManagedFieldsEntry,
     Writer,
     after_update,
     applier,
@@ -76,13 +76,13 @@ def test_an_applier_moves_on_with_the_version_and_an_updater_does_not() -> None:
 
 
 def test_an_update_takes_fields_and_releases_what_is_gone() -> None:
-    record = {updater("one", V1): Entry(field_set((A,), (B,)), V1, NOW)}
+    record = {updater("one", V1): ManagedFieldsEntry(field_set((A,), (B,)), V1, NOW)}
     found = after_update(record, Comparison(NO_FIELDS, field_set((A,)), field_set((B,))), updater("two", V1), NO_FIELDS, NOW)
-    assert {updater("two", V1): Entry(field_set((A,)), V1, NOW)} == found
+    assert {updater("two", V1): ManagedFieldsEntry(field_set((A,)), V1, NOW)} == found
 
 
 def test_what_an_endpoint_does_not_write_changes_no_owner() -> None:
-    record = {updater("one", V1): Entry(field_set((A,)), V1, NOW)}
+    record = {updater("one", V1): ManagedFieldsEntry(field_set((A,)), V1, NOW)}
     assert record == after_update(record, changed(A), updater("two", V1), field_set((A,)), NOW)
 
 
@@ -94,7 +94,7 @@ def test_nobody_owns_what_the_server_keeps() -> None:
 
 
 def test_too_many_updaters_become_one() -> None:
-    record: dict[managed.Manager, Entry] = {applier("first"): Entry(field_set((A,)), V1, NOW)}
+    record: dict[managed.FieldManager, ManagedFieldsEntry] = {applier("first"): ManagedFieldsEntry(field_set((A,)), V1, NOW)}
     for number in range(managed.UPDATERS_MAX + 5):
         time = f"2024-01-01T00:00:{number:02}Z"
         record = after_update(record, changed(named(f"f{number}")), updater(f"m{number}", V1), NO_FIELDS, time)

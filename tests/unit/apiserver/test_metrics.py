@@ -16,8 +16,8 @@ from mooring.apiserver.identity.tls import identity_in
 from mooring.apiserver.rules import SECRETS
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.web.about import health, is_health
-from mooring.apiserver.web.messages import Request
-from mooring.apiserver.web.metrics import Asked, ServerMetrics, asked
+from mooring.apiserver.web.messages import HttpRequest
+from mooring.apiserver.web.metrics import RequestLabels, ServerMetrics, asked
 from mooring.apiserver.web.queries import route_of
 from tests.support.builders import a_secret
 from tests.unit.apiserver.objects import a_store
@@ -30,12 +30,12 @@ def values(page: bytes) -> dict[str, float]:
     return {re.sub(r"{(.*),(le=[^,]*)(,.*)}$", r"{\1\3,\2}", name): float(value) for name, _, value in lines}
 
 
-def asked_for(request: Request) -> Asked:
+def asked_for(request: HttpRequest) -> RequestLabels:
     return asked(request, route_of(request.path, a_store()))
 
 
-def a_request(method: str, path: str, content_type: str = "", **query: str) -> Request:
-    return Request(method, tuple(path.split("/")[1:]), query, {"content-type": content_type})
+def a_request(method: str, path: str, content_type: str = "", **query: str) -> HttpRequest:
+    return HttpRequest(method, tuple(path.split("/")[1:]), query, {"content-type": content_type})
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,14 @@ import pytest
 
 from mooring.apiserver import effort
 from mooring.apiserver.custom.jsonpath import parse_path
-from mooring.apiserver.effort import Effort, Elsewhere, in_the_loop
+from mooring.apiserver.effort import Effort, NeedsThread, in_the_loop
 from mooring.apiserver.printers import column
 from mooring.apiserver.printers.column import DEFAULT, Column
 from mooring.apiserver.printers.kinds import _custom_columns, columns_of
 from mooring.apiserver.resource import Custom, CustomColumn
 from mooring.apiserver.rules import RESOURCES
 from mooring.apiserver.table import Stored
-from mooring.apiserver.web.rendering import Table
+from mooring.apiserver.web.rendering import TableRendering
 from tests.support.applying import SHAPE_KIND
 from tests.unit.apiserver.objects import NOW
 
@@ -145,7 +145,7 @@ def test_what_a_path_looks_at_is_work_of_the_request() -> None:
     with effort.of_request(whole):
         assert [] == find(wide)
     assert whole.left <= effort.STEPS_MAX - 4000
-    with effort.of_request(in_the_loop()), pytest.raises(Elsewhere):
+    with effort.of_request(in_the_loop()), pytest.raises(NeedsThread):
         list(map(find, [wide] * 20))
 
 
@@ -154,7 +154,7 @@ def test_a_row_of_a_watch_is_blank_where_its_cells_are_too_much_work() -> None:
     columns = [CustomColumn(f"c{number}", "integer", "", "told", 0, lambda obj: len(find(obj))) for number in range(100)]
     resource = dataclasses.replace(SHAPE_KIND, custom=a_custom(*columns))
     wide = {"metadata": {"name": "a", "uid": "u"}, "wide": {f"k{number}": {} for number in range(2000)}}
-    table = Table("meta.k8s.io/v1", "None")
+    table = TableRendering("meta.k8s.io/v1", "None")
     with effort.of_request(Effort(100_000)):
         [row] = json.loads(table.event(resource, Stored(wide, {}), 0.0, first=False))["rows"]
     assert {"cells": ["", *[0] * 100], "object": None} == row

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mooring.apiserver.effort import Effort
-from mooring.apiserver.web.messages import Reply, Request, WatchReply
+from mooring.apiserver.web.messages import HttpReply, HttpRequest, WatchReply
 from mooring.apiserver.web.negotiation import wanted
 from mooring.apiserver.web.queries import route_of
 from mooring.apiserver.web.service import Service
@@ -36,16 +36,16 @@ class Client:
         self.store = a_store()
         self.service = Service(self.store, clock=StoppedClock(), token=TOKEN)
 
-    def ask(self, method: str, path: str, body: Any = None, content_type: str = "", **more: Any) -> Reply:
+    def ask(self, method: str, path: str, body: Any = None, content_type: str = "", **more: Any) -> HttpReply:
         """more: headers, query."""
         data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         headers = {"authorization": f"Bearer {TOKEN}", "content-type": content_type, **more.get("headers", {})}
         parts = tuple(path.removeprefix("/").split("/"))
-        reply = self.answer(Request(method, parts, more.get("query", {}), headers, data))
-        assert isinstance(reply, Reply), reply
+        reply = self.answer(HttpRequest(method, parts, more.get("query", {}), headers, data))
+        assert isinstance(reply, HttpReply), reply
         return reply
 
-    def answer(self, request: Request) -> Reply | WatchReply:
+    def answer(self, request: HttpRequest) -> HttpReply | WatchReply:
         return self.service.refusal(request) or self.service.answer(request, route_of(request.path, self.store), Effort())
 
 
@@ -108,7 +108,7 @@ def test_a_number_is_read_as_go_reads_it(client: Client, limit: str, why: str) -
 
 def test_a_watch_is_handed_back_with_its_options(client: Client) -> None:
     query = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": "7", "resourceVersion": "0", "labelSelector": "a"}
-    reply = client.answer(Request("GET", tuple(VAS[1:].split("/")), query, {"authorization": f"Bearer {TOKEN}"}))
+    reply = client.answer(HttpRequest("GET", tuple(VAS[1:].split("/")), query, {"authorization": f"Bearer {TOKEN}"}))
     assert isinstance(reply, WatchReply)
     assert (True, 7.0, "0") == (reply.options.bookmarks, reply.options.timeout_s, reply.options.resource_version)
     assert reply.scope.selects

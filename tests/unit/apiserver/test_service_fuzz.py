@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mooring.apiserver.effort import Effort
-from mooring.apiserver.web.messages import Reply, Request, WatchReply
+from mooring.apiserver.web.messages import HttpReply, HttpRequest, WatchReply
 from mooring.apiserver.web.queries import route_of
 from mooring.apiserver.web.service import Service
 from mooring.base.clock import LoopClock
@@ -130,9 +130,9 @@ def test_whatever_is_asked_is_answered(
     store = a_store()
     service = Service(store, clock=LoopClock(epoch_s=None), token="t")
     headers = {"authorization": "Bearer t", "content-type": kind, "accept": accept}
-    request = Request(method, path, query, headers, body)
+    request = HttpRequest(method, path, query, headers, body)
     assert service.refusal(request) is None
     answers = [service.answer(request, route_of(path, store), Effort()) for _ in range(2)]
     for answer in answers:
         assert isinstance(answer, WatchReply) or answer.status < 500 or answer.status == 504, answer
-        assert not isinstance(answer, Reply) or b"Traceback" not in answer.body
+        assert not isinstance(answer, HttpReply) or b"Traceback" not in answer.body

@@ -14,8 +14,8 @@ import pytest
 
 from mooring.api.meta import Key
 from mooring.apiserver import watch_buffer
-from mooring.apiserver.identity.tls import Identity, identity_in
-from mooring.apiserver.listing import Scope, WatchOptions, scope_of
+from mooring.apiserver.identity.tls import ServerIdentity, identity_in
+from mooring.apiserver.listing import ListScope, WatchOptions, scope_of
 from mooring.apiserver.rules import CONFIG_MAPS, SECRETS
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.watch import Cursor, WatchHub
@@ -23,7 +23,7 @@ from mooring.apiserver.watch_buffer import Batch, WatchItem
 from mooring.apiserver.web import dispatch, streams, watch_lines
 from mooring.apiserver.web.messages import WatchReply
 from mooring.apiserver.web.metrics import ServerMetrics
-from mooring.apiserver.web.rendering import WHOLE, Rendering, Table
+from mooring.apiserver.web.rendering import WHOLE, Rendering, TableRendering
 from mooring.apiserver.web.streams import Streams
 from mooring.apiserver.web.unsent import Unsent
 from mooring.apiserver.web.watch_lines import Encodings
@@ -33,7 +33,7 @@ from tests.unit.apiserver.objects import a_store, create, patch
 from tests.unit.apiserver.serving import PATH, connected, head, serving
 from tests.unit.apiserver.test_service import StoppedClock
 
-TABLE = Table("meta.k8s.io/v1", "None")
+TABLE = TableRendering("meta.k8s.io/v1", "None")
 MANY = ",".join(f"!k{number}" for number in range(400))
 
 
@@ -46,7 +46,7 @@ def a_hub(store: ObjectStore) -> WatchHub:
 
 
 @pytest.fixture(scope="module")
-def identity(tmp_path_factory: pytest.TempPathFactory) -> Identity:
+def identity(tmp_path_factory: pytest.TempPathFactory) -> ServerIdentity:
     return identity_in(tmp_path_factory.mktemp("identity"), time.time())
 
 
@@ -102,14 +102,14 @@ async def test_a_step_looks_at_as_much_as_a_batch_may_take(version: str, monkeyp
     for number in range(300):
         a_map(store, f"m{number}", **({} if number % 50 else {"mine": "yes"}))
     scope = scope_of(CONFIG_MAPS, None, f"mine,{MANY}", "")
-    looks, matches = list[int](), Scope.matches
+    looks, matches = list[int](), ListScope.matches
 
-    def counted(self: Scope, stored: Any) -> bool:
+    def counted(self: ListScope, stored: Any) -> bool:
         looks.append(self.steps)
         return matches(self, stored)
 
     cursor = a_hub(store).cursor(CONFIG_MAPS, scope, WatchOptions(old if version == "old" else version))
-    monkeypatch.setattr(Scope, "matches", counted)
+    monkeypatch.setattr(ListScope, "matches", counted)
     found, batches = list[WatchItem](), 0
     while (batch := cursor.take()) is not None:
         assert sum(looks) <= watch_buffer._LOOKS + scope.steps
@@ -124,7 +124,7 @@ async def test_what_was_there_is_told_in_batches_of_so_many_bytes() -> None:
     store = a_store()
     for number in range(5):
         a_map(store, f"m{number}", "x" * 100_000)
-    cursor: Cursor = a_hub(store).cursor(CONFIG_MAPS, Scope(), WatchOptions("0"))
+    cursor: Cursor = a_hub(store).cursor(CONFIG_MAPS, ListScope(), WatchOptions("0"))
     batches = [batch for _ in range(5) if (batch := cursor.take()) is not None]
     assert [1] * 5 == [len(batch.items) for batch in batches]
     assert cursor.take() is None
@@ -166,7 +166,7 @@ async def test_a_watch_whose_client_does_not_read_is_looked_at_once_a_second(mon
     store = a_store()
     room = Room(store)
     paper = Paper()
-    reply = WatchReply(CONFIG_MAPS, Scope(), WatchOptions(str(store.version), timeout_s=0.001))
+    reply = WatchReply(CONFIG_MAPS, ListScope(), WatchOptions(str(store.version), timeout_s=0.001))
     stream = room.streams.prepare(reply, paper, is_chunked=False)
     room.streams.begin(stream)
     paper.is_full = True
@@ -202,13 +202,13 @@ async def test_watches_of_other_selections_share_the_bytes_of_an_event(is_chunke
 async def test_the_rows_of_tables_are_made_once_for_all_their_watches(monkeypatch: pytest.MonkeyPatch) -> None:
     store = a_store()
     room = Room(store)
-    made, event = list[str](), Table.event
+    made, event = list[str](), TableRendering.event
 
-    def counted(self: Table, resource: Any, stored: Any, now: float, *, first: bool) -> bytes:
+    def counted(self: TableRendering, resource: Any, stored: Any, now: float, *, first: bool) -> bytes:
         made.append(stored.key.name)
         return event(self, resource, stored, now, first=first)
 
-    monkeypatch.setattr(Table, "event", counted)
+    monkeypatch.setattr(TableRendering, "event", counted)
     early = [room.watch(rendering=TABLE) for _ in range(3)]
     a_map(store, "one")
     await turns()
@@ -238,7 +238,7 @@ def test_of_what_batches_are_as_bytes_so_much_is_kept(monkeypatch: pytest.Monkey
 # -- on connections
 
 
-async def test_watches_that_are_not_read_for_a_while_lose_nothing(identity: Identity, store: ObjectStore) -> None:
+async def test_watches_that_are_not_read_for_a_while_lose_nothing(identity: ServerIdentity, store: ObjectStore) -> None:
     watch = head(identity, "GET", f"{PATH}?watch=1&resourceVersion={store.version}")
     async with (
         serving(identity, store) as server,
@@ -278,7 +278,7 @@ class Silent:
 
 
 async def test_watches_that_nobody_reads_are_cut_where_they_are_too_much_the_largest_first(
-    identity: Identity, monkeypatch: pytest.MonkeyPatch
+    identity: ServerIdentity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What they share counts once."""
     monkeypatch.setattr(dispatch, "_UNSENT_BYTES_MAX", 500)

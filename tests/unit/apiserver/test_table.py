@@ -7,10 +7,10 @@ import gc
 import pytest
 
 from mooring.api.meta import Key
-from mooring.apiserver.listing import ListOptions, Scope, scope_of
+from mooring.apiserver.listing import ListOptions, ListScope, scope_of
 from mooring.apiserver.rules import SECRETS, VOLUME_ATTACHMENTS
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.table import Change, HistoryLimits
+from mooring.apiserver.table import HistoryLimits, StoredChange
 from mooring.kube.cluster import EventType
 from mooring.kube.errors import Gone
 from tests.support.builders import a_secret, a_va
@@ -20,25 +20,25 @@ from tests.unit.apiserver.objects import NOW, a_store, create, patch
 def test_items_are_ordered_by_namespace_and_name(store: ObjectStore) -> None:
     for namespace, name in [("kube-system", "a"), ("default", "b"), ("default", "a-"), ("default", "a.b"), ("default", "a")]:
         create(store, SECRETS, a_secret(f"{name}x"), namespace)
-    found = [stored.key for stored in store.list(SECRETS, Scope()).items]
+    found = [stored.key for stored in store.list(SECRETS, ListScope()).items]
     assert found == sorted(found)
     assert 5 == len(found)
-    assert [Key("kube-system", "ax")] == [stored.key for stored in store.list(SECRETS, Scope("kube-system")).items]
-    assert () == store.list(SECRETS, Scope("kube")).items
+    assert [Key("kube-system", "ax")] == [stored.key for stored in store.list(SECRETS, ListScope("kube-system")).items]
+    assert () == store.list(SECRETS, ListScope("kube")).items
 
 
 def test_an_old_moment_is_todays_list_with_later_changes_taken_back(store: ObjectStore) -> None:
     for name in "ac":
         create(store, VOLUME_ATTACHMENTS, a_va(name))
     then = store.version
-    before = {stored.key.name: stored.body for stored in store.list(VOLUME_ATTACHMENTS, Scope()).items}
+    before = {stored.key.name: stored.body for stored in store.list(VOLUME_ATTACHMENTS, ListScope()).items}
     create(store, VOLUME_ATTACHMENTS, a_va("b"))
     patch(store, VOLUME_ATTACHMENTS, Key("", "a"), {"metadata": {"labels": {"x": "y"}}})
     store.delete(VOLUME_ATTACHMENTS, Key("", "c"), NOW)
     create(store, VOLUME_ATTACHMENTS, a_va("c"))
     store.delete(VOLUME_ATTACHMENTS, Key("", "b"), NOW)
     exactly = ListOptions(str(then), "Exact")
-    assert before == {stored.key.name: stored.body for stored in store.list(VOLUME_ATTACHMENTS, Scope(), exactly).items}
+    assert before == {stored.key.name: stored.body for stored in store.list(VOLUME_ATTACHMENTS, ListScope(), exactly).items}
 
 
 def test_what_goes_while_objects_are_read_is_left_out(store: ObjectStore) -> None:
@@ -56,10 +56,10 @@ def test_what_goes_while_objects_are_read_is_left_out(store: ObjectStore) -> Non
 def test_pages_go_on_where_a_deleted_object_was(store: ObjectStore) -> None:
     for name in "abcd":
         create(store, VOLUME_ATTACHMENTS, a_va(name))
-    first = store.list(VOLUME_ATTACHMENTS, Scope(), ListOptions(limit=2))
+    first = store.list(VOLUME_ATTACHMENTS, ListScope(), ListOptions(limit=2))
     assert 2 == first.remaining
     store.delete(VOLUME_ATTACHMENTS, Key("", "b"), NOW)
-    rest = store.list(VOLUME_ATTACHMENTS, Scope(), ListOptions(limit=9, continue_token=first.continue_token))
+    rest = store.list(VOLUME_ATTACHMENTS, ListScope(), ListOptions(limit=9, continue_token=first.continue_token))
     assert ["c", "d"] == [stored.key.name for stored in rest.items]
     assert ("", None) == (rest.continue_token, rest.remaining)
 
@@ -94,7 +94,7 @@ def test_history_is_bounded_by_count_bytes_and_age(limits: HistoryLimits, kept: 
     assert store.version == history.after(history.floor)[-1].rv
     if kept < 11:
         with pytest.raises(Gone, match=r"too old resource version: 6 \(\d+\)"):
-            store.list(VOLUME_ATTACHMENTS, Scope(), ListOptions("6", "Exact"))
+            store.list(VOLUME_ATTACHMENTS, ListScope(), ListOptions("6", "Exact"))
 
 
 def test_what_is_forgotten_takes_no_memory() -> None:
@@ -103,7 +103,7 @@ def test_what_is_forgotten_takes_no_memory() -> None:
     for number in range(3900):
         patch(store, VOLUME_ATTACHMENTS, Key("", "forgetful"), {"metadata": {"labels": {"n": str(number)}}})
     gc.collect()
-    mine = [found for found in gc.get_objects() if isinstance(found, Change) and found.key == Key("", "forgetful")]
+    mine = [found for found in gc.get_objects() if isinstance(found, StoredChange) and found.key == Key("", "forgetful")]
     assert 2000 <= len(mine) <= 3000
 
 
@@ -149,5 +149,5 @@ def test_what_a_watcher_is_told_depends_on_its_selection(store: ObjectStore) -> 
     left = told[1]
     assert left is not None
     assert ({"x": "1"}, changes[1].rv) == (left[1].labels, left[1].rv), "the old content, the new version"
-    everything = [change.seen_by(Scope().matches) for change in changes]
+    everything = [change.seen_by(ListScope().matches) for change in changes]
     assert ["ADDED", "MODIFIED", "MODIFIED", "DELETED"] == [seen[0].value for seen in everything if seen]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mooring.apiserver.identity.tls import Identity, identity_in
+from mooring.apiserver.identity.tls import ServerIdentity, identity_in
 from mooring.apiserver.web import server as web_server
 from mooring.apiserver.web.queries import route_of
 from mooring.base import log, turns
@@ -24,11 +24,11 @@ from tests.unit.apiserver.serving import PATH, answered, connected, head, servin
 
 
 @pytest.fixture(scope="module")
-def identity(tmp_path_factory: pytest.TempPathFactory) -> Identity:
+def identity(tmp_path_factory: pytest.TempPathFactory) -> ServerIdentity:
     return identity_in(tmp_path_factory.mktemp("identity"), time.time())
 
 
-async def test_a_request_that_holds_the_server_is_named_in_the_log(identity: Identity, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_that_holds_the_server_is_named_in_the_log(identity: ServerIdentity, monkeypatch: pytest.MonkeyPatch) -> None:
     """In mooring dev as in mooring apiserver: both serve by ApiServer. The query, which may hold anything, is left out."""
     clock = itertools.count(0.0, 2 * turns.STALL_S)
     logged = io.StringIO()
@@ -46,7 +46,7 @@ async def test_a_request_that_holds_the_server_is_named_in_the_log(identity: Ide
     assert f'"A request held the server" method="GET" path="{PATH}" processor_s=0.2' in logged.getvalue()
 
 
-async def test_a_probe_waits_for_no_request(identity: Identity, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_probe_waits_for_no_request(identity: ServerIdentity, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "SHARE_S", 1e-9)  # each request has a turn of its own
     many = 200
     async with (
@@ -135,7 +135,7 @@ def test_handshakes_share_a_turn(tmp_path: Path) -> None:
     assert meter.worst_s < STALL_S + turns.SHARE_S
 
 
-async def test_of_many_who_connect_so_many_are_accepted_in_one_turn(identity: Identity) -> None:
+async def test_of_many_who_connect_so_many_are_accepted_in_one_turn(identity: ServerIdentity) -> None:
     async with serving(identity) as server:
         port, seen = int(server.url.rpartition(":")[2]), [0]
         clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(4 * web_server._ACCEPTED_AT_ONCE)]

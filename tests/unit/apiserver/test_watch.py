@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from mooring.api.meta import Key
-from mooring.apiserver.listing import Scope, WatchOptions, scope_of
+from mooring.apiserver.listing import ListScope, WatchOptions, scope_of
 from mooring.apiserver.rules import SECRETS, VOLUME_ATTACHMENTS
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import DEFAULT_LIMITS, HistoryLimits
@@ -49,7 +49,7 @@ async def test_a_quiet_watch_gets_a_bookmark_every_quarter_minute_that_covers_ot
     options = WatchOptions(str(store.version), bookmarks=True, timeout_s=100)
     loop = asyncio.get_running_loop()
     times: list[float] = []
-    async with contextlib.aclosing(hub.watch(VOLUME_ATTACHMENTS, Scope(), options)) as batches:
+    async with contextlib.aclosing(hub.watch(VOLUME_ATTACHMENTS, ListScope(), options)) as batches:
         async for batch in batches:
             assert ["BOOKMARK"] == brief(batch)
             assert store.version == batch[0].version
@@ -61,12 +61,12 @@ async def test_a_quiet_watch_gets_a_bookmark_every_quarter_minute_that_covers_ot
 
 
 async def test_without_bookmarks_a_quiet_watch_says_nothing(store: ObjectStore, hub: WatchHub) -> None:
-    assert [] == await everything(hub.watch(VOLUME_ATTACHMENTS, Scope(), WatchOptions(str(store.version), timeout_s=1000)))
+    assert [] == await everything(hub.watch(VOLUME_ATTACHMENTS, ListScope(), WatchOptions(str(store.version), timeout_s=1000)))
     assert 1000 == asyncio.get_running_loop().time()
 
 
 async def test_a_watch_that_names_no_end_lasts_half_an_hour_to_an_hour(store: ObjectStore, hub: WatchHub) -> None:
-    await everything(hub.watch(VOLUME_ATTACHMENTS, Scope(), WatchOptions(str(store.version))))
+    await everything(hub.watch(VOLUME_ATTACHMENTS, ListScope(), WatchOptions(str(store.version))))
     assert 1800 <= asyncio.get_running_loop().time() <= 3600
 
 
@@ -74,7 +74,7 @@ async def test_a_bookmark_never_runs_ahead_of_a_change(store: ObjectStore, hub: 
     create(store, VOLUME_ATTACHMENTS, a_va("a"))
     options = WatchOptions("5", bookmarks=True, timeout_s=40)
     seen: list[WatchItem] = []
-    async with contextlib.aclosing(hub.watch(VOLUME_ATTACHMENTS, Scope(), options)) as batches:
+    async with contextlib.aclosing(hub.watch(VOLUME_ATTACHMENTS, ListScope(), options)) as batches:
         async for batch in batches:
             seen += batch
             if len(seen) < 6:
@@ -89,17 +89,17 @@ async def test_initial_events_are_closed_by_a_bookmark_if_bookmarks_are_wanted(s
     for name in "ba":
         create(store, VOLUME_ATTACHMENTS, a_va(name))
     listed = WatchOptions("", "NotOlderThan", True, True, 5)
-    items = await everything(hub.watch(VOLUME_ATTACHMENTS, Scope(), listed))
+    items = await everything(hub.watch(VOLUME_ATTACHMENTS, ListScope(), listed))
     assert ["ADDED a", "ADDED b", "BOOKMARK", "BOOKMARK"] == brief(items)
     assert [False, False, True, False] == [item.initial_end for item in items]
     plain = WatchOptions("", timeout_s=5)
-    assert ["ADDED a", "ADDED b"] == brief(await everything(hub.watch(VOLUME_ATTACHMENTS, Scope(), plain)))
+    assert ["ADDED a", "ADDED b"] == brief(await everything(hub.watch(VOLUME_ATTACHMENTS, ListScope(), plain)))
 
 
 async def test_a_change_made_while_initial_events_are_read_comes_after_them(store: ObjectStore, hub: WatchHub) -> None:
     for number in range(600):
         create(store, VOLUME_ATTACHMENTS, a_va(f"va-{number:03}"))
-    async with contextlib.aclosing(hub.watch(VOLUME_ATTACHMENTS, Scope(), WatchOptions("", bookmarks=True))) as batches:
+    async with contextlib.aclosing(hub.watch(VOLUME_ATTACHMENTS, ListScope(), WatchOptions("", bookmarks=True))) as batches:
         first = await anext(batches)
         patch(store, VOLUME_ATTACHMENTS, Key("", "va-599"), {"metadata": {"labels": {"x": "y"}}})
         seen = list(first)
@@ -113,8 +113,8 @@ async def test_a_watcher_that_falls_behind_is_cut_off_and_holds_nobody_up() -> N
     store, hub = a_hub(HistoryLimits(changes_max=10))
     options = WatchOptions(str(store.version), timeout_s=60)
     async with (
-        contextlib.aclosing(hub.watch(VOLUME_ATTACHMENTS, Scope(), options)) as slow,
-        contextlib.aclosing(hub.watch(VOLUME_ATTACHMENTS, Scope(), options)) as quick,
+        contextlib.aclosing(hub.watch(VOLUME_ATTACHMENTS, ListScope(), options)) as slow,
+        contextlib.aclosing(hub.watch(VOLUME_ATTACHMENTS, ListScope(), options)) as quick,
     ):
         create(store, VOLUME_ATTACHMENTS, a_va("va"))
         assert ["ADDED va"] == brief(await anext(slow))
@@ -139,7 +139,7 @@ async def test_a_selection_is_told_of_entering_and_leaving(store: ObjectStore, h
 
 async def test_a_version_ahead_of_the_server_is_waited_for_in_silence(store: ObjectStore, hub: WatchHub) -> None:
     ahead = WatchOptions(str(store.version + 2), timeout_s=10)
-    async with contextlib.aclosing(hub.watch(VOLUME_ATTACHMENTS, Scope(), ahead)) as batches:
+    async with contextlib.aclosing(hub.watch(VOLUME_ATTACHMENTS, ListScope(), ahead)) as batches:
         for name in "abc":
             create(store, VOLUME_ATTACHMENTS, a_va(name))
         assert ["ADDED c"] == brief(await anext(batches))
@@ -150,13 +150,13 @@ async def test_a_forgotten_version_is_gone() -> None:
     for name in "abc":
         create(store, VOLUME_ATTACHMENTS, a_va(name))
     with pytest.raises(Gone):
-        await anext(hub.watch(VOLUME_ATTACHMENTS, Scope(), WatchOptions("5")))
+        await anext(hub.watch(VOLUME_ATTACHMENTS, ListScope(), WatchOptions("5")))
 
 
 async def test_closing_ends_all_watches(store: ObjectStore, hub: WatchHub) -> None:
     async with asyncio.TaskGroup() as group:
         watches = [
-            group.create_task(everything(hub.watch(kind, Scope(), WatchOptions(str(store.version)))), name=kind.kind)
+            group.create_task(everything(hub.watch(kind, ListScope(), WatchOptions(str(store.version)))), name=kind.kind)
             for kind in (VOLUME_ATTACHMENTS, SECRETS, SECRETS)
         ]
         await asyncio.sleep(1)
@@ -169,5 +169,5 @@ async def test_a_watch_that_is_given_up_leaves_nothing_behind(store: ObjectStore
     for _ in range(3):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1):
-                await everything(hub.watch(VOLUME_ATTACHMENTS, Scope(), WatchOptions(str(store.version))))
+                await everything(hub.watch(VOLUME_ATTACHMENTS, ListScope(), WatchOptions(str(store.version))))
     assert [] == [waiting for waiting in hub._waiting.values() if waiting]

@@ -10,7 +10,7 @@ import pytest
 from mooring.api.core import NODES, PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
 from mooring.api.storage import VOLUME_ATTACHMENTS
-from mooring.apiserver.local import Faults
+from mooring.apiserver.local import ServerFaults
 from mooring.cluster.attachdetach.assemble import volume_of
 from mooring.cluster.attachdetach.identity import identity_of
 from mooring.cluster.attachdetach.memory import Memory
@@ -193,7 +193,7 @@ async def test_the_back_off_of_a_report_is_not_shortened_by_what_its_volumes_com
         await world.wait_no_va(volume, node)
 
 
-class HeldPatch(Faults):
+class HeldPatch(ServerFaults):
     """The first PATCH of a Node waits until it is refused."""
 
     def __init__(self) -> None:
@@ -268,7 +268,7 @@ async def test_a_report_that_is_refused_backs_off_while_its_node_is_there(error:
         await world.wait_no_va(volume, node)
 
 
-class SlowDelete(Faults):
+class SlowDelete(ServerFaults):
     """DELETEs take a while. most: of how many were on their way at once."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from mooring.api.core import NODES
 from mooring.api.meta import Kind
 from mooring.api.pods import PODS
 from mooring.api.storage import VOLUME_ATTACHMENTS
-from mooring.apiserver.local import Faults
+from mooring.apiserver.local import ServerFaults
 from mooring.cluster.attachdetach.controller import AttachDetach
 from mooring.cluster.attachdetach.options import AttachDetachOptions
 from mooring.kube import cluster
@@ -31,7 +31,7 @@ STEPS = 60
 NODE_COUNT, SINGLE_COUNT = 3, 3
 
 
-class Weather(Faults):
+class Weather(ServerFaults):
     """Delays and failures while it storms."""
 
     def __init__(self, dice: random.Random) -> None:

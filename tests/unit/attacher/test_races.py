@@ -10,7 +10,7 @@ import pytest
 from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
 from mooring.api.storage import VOLUME_ATTACHMENTS
-from mooring.apiserver.local import Faults, LocalCluster
+from mooring.apiserver.local import LocalCluster, ServerFaults
 from mooring.apiserver.table import DEFAULT_LIMITS, Table
 from mooring.kube.cluster import Patch, PatchType, WatchEvent
 from mooring.kube.errors import Forbidden, Invalid, Unreachable
@@ -26,7 +26,7 @@ OTHERS = "kit/other"
 LOST = Unreachable("connection reset")
 
 
-class Late(Faults):
+class Late(ServerFaults):
     """Holds back the events of a kind until they are shown."""
 
     def __init__(self, plural: str) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from mooring.api.meta import Kind
-from mooring.apiserver.local import Faults
+from mooring.apiserver.local import ServerFaults
 from mooring.kube.errors import Unreachable
 from tests.support.attaching import GET_SECRET, PUBLISH, AttacherWorld
 from tests.support.builders import a_csi_node, a_held_pv, a_secret, a_va
@@ -18,7 +18,7 @@ COUNT = 60
 """More than there are workers."""
 
 
-class SlowSecrets(Faults):
+class SlowSecrets(ServerFaults):
     """seconds: of each GET. is_broken: it ends without an answer."""
 
     def __init__(self, seconds: float, *, is_broken: bool = False) -> None:
@@ -31,7 +31,7 @@ class SlowSecrets(Faults):
                 raise Unreachable("timed out")
 
 
-async def many_with_a_secret(faults: Faults) -> AttacherWorld:
+async def many_with_a_secret(faults: ServerFaults) -> AttacherWorld:
     world = AttacherWorld(faults=faults)
     volumes = [a_held_pv(f"s{number}", f"handle-{number}", **SECRET) for number in range(COUNT)]
     await world.create(a_csi_node(), a_held_pv(), a_secret(data={"token": "eA=="}), *volumes)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mooring.api.meta import Kind
-from mooring.apiserver.local import Faults
+from mooring.apiserver.local import ServerFaults
 from mooring.cluster.binder import options
 from mooring.kube.errors import Conflict, Forbidden
 from tests.support.binding import NODE, PVC, BinderWorld, Tenant, binding
@@ -19,7 +19,7 @@ TRIES_MAX = 80
 """In a minute. Without back-off they would have no end."""
 
 
-class Conflicting(Faults):
+class Conflicting(ServerFaults):
     """Each PUT of a kind meets a 409, as from a quota that changes all the time."""
 
     def __init__(self) -> None:

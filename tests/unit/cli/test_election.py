@@ -10,7 +10,7 @@ import pytest
 from mooring.api.coordination import LEASES
 from mooring.api.core import EVENTS
 from mooring.apiserver.bootstrap import new_store
-from mooring.apiserver.local import Faults, LocalCluster
+from mooring.apiserver.local import LocalCluster, ServerFaults
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
 from mooring.cli.process import Machine
@@ -49,7 +49,7 @@ class Server:
                 await self.clock.sleep(0.1)
 
 
-class Refusing(Faults):
+class Refusing(ServerFaults):
     """A server that refuses writes of the Lease while `on`."""
 
     on = False

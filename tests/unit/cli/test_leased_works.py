@@ -8,7 +8,7 @@ import dataclasses
 import pytest
 
 from mooring.api.coordination import LEASES
-from mooring.apiserver.local import Faults, LocalCluster
+from mooring.apiserver.local import LocalCluster, ServerFaults
 from mooring.base.errors import InvariantError
 from mooring.base.randomness import Random
 from mooring.control.program.terms import LeasedWork, LeasedWorks
@@ -20,7 +20,7 @@ from tests.unit.cli.test_election import Server
 pytestmark = in_virtual_time
 
 
-class Refusing(Faults):
+class Refusing(ServerFaults):
     """It refuses writes of one Lease while `on`."""
 
     on = False

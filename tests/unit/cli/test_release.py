@@ -15,7 +15,7 @@ from mooring.api.meta import Kind
 from mooring.api.pods import PODS
 from mooring.api.storage import CSI_DRIVERS, CSI_NODES, VOLUME_ATTACHMENTS
 from mooring.api.volume_names import unique_name
-from mooring.apiserver.local import Faults
+from mooring.apiserver.local import ServerFaults
 from mooring.base.errors import ConfigError
 from mooring.cli import mooring as command
 from mooring.cli.release import CANNOT, CLEAN, LEFT, ReleaseCommand, ReleaseFlags
@@ -43,7 +43,7 @@ RENEWED = "2026-06-01T00:00:00.000000Z"
 
 
 class ReleaseWorld(ClusterWorld):
-    def __init__(self, faults: Faults | None = None) -> None:
+    def __init__(self, faults: ServerFaults | None = None) -> None:
         super().__init__(faults)
         self.out, self.err = io.StringIO(), io.StringIO()
 
@@ -266,7 +266,7 @@ async def test_a_lease_for_hours_is_not_waited_for():
     assert world.clock.now() == began
 
 
-class ComesBack(Faults):
+class ComesBack(ServerFaults):
     """A sidecar of the driver takes its Lease between the first look and the second."""
 
     def __init__(self) -> None:
@@ -288,7 +288,7 @@ async def test_a_driver_that_comes_back_meanwhile_is_seen_by_the_second_look():
     assert ["pv1"] == await world.holders(PERSISTENT_VOLUMES)
 
 
-class Touched(Faults):
+class Touched(ServerFaults):
     """Somebody writes to an attachment between the look and the release."""
 
     def __init__(self) -> None:

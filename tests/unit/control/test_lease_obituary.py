@@ -11,7 +11,7 @@ import pytest
 
 from mooring.api.coordination import LEASES
 from mooring.api.pods import PODS
-from mooring.apiserver.local import Faults, LocalCluster
+from mooring.apiserver.local import LocalCluster, ServerFaults
 from mooring.base.randomness import Random
 from mooring.control.lease.elector import LeaderElector
 from mooring.control.lease.obituary import has_ended, note_of, pod_name_of
@@ -86,7 +86,7 @@ def test_what_is_no_proof(found: dict[str, Any]):
     assert not has_ended({"status": found, "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, HOLDER)
 
 
-class Refused(Faults):
+class Refused(ServerFaults):
     """Requests for pods have no answer."""
 
     on = True
@@ -99,7 +99,7 @@ class Refused(Faults):
 class World(ClusterWorld):
     """A Lease that HOLDER renewed a moment ago, as its pod says; and candidates."""
 
-    def __init__(self, faults: Faults | None = None) -> None:
+    def __init__(self, faults: ServerFaults | None = None) -> None:
         super().__init__(faults)
         self.leaders: list[str] = []
 
@@ -136,7 +136,7 @@ async def _true(what: object) -> bool:
     return bool(what)
 
 
-async def a_world(faults: Faults | None = None) -> World:
+async def a_world(faults: ServerFaults | None = None) -> World:
     world = World(faults)
     await world.begin()
     return world
@@ -272,7 +272,7 @@ async def test_a_server_that_does_not_answer_for_pods_is_asked_again():
         assert 6 > await world.takeover_s()
 
 
-class RefusedOnce(Faults):
+class RefusedOnce(ServerFaults):
     """The first claim has no answer."""
 
     count = 0

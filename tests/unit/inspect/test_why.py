@@ -16,7 +16,7 @@ from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.api.volume_names import attachment_name
-from mooring.apiserver.local import Faults
+from mooring.apiserver.local import ServerFaults
 from mooring.base.clock import rfc3339, rfc3339_micro
 from mooring.base.errors import ConfigError
 from mooring.base.flags import UsageError
@@ -356,7 +356,7 @@ async def test_all_that_is_stuck_is_listed_and_what_failed_comes_first() -> None
 # -- what can't be seen, output, words
 
 
-class NoRights(Faults):
+class NoRights(ServerFaults):
     def __init__(self, *plurals: str) -> None:
         self.plurals = plurals
 

@@ -11,7 +11,7 @@ import pytest
 
 from mooring.api.coordination import LEASES, NODE_LEASE_NAMESPACE
 from mooring.api.core import NODES
-from mooring.apiserver.local import Faults
+from mooring.apiserver.local import ServerFaults
 from mooring.base.clock import parse_rfc3339
 from mooring.control.caches import Caches
 from mooring.control.manager import Loop, Manager
@@ -28,7 +28,7 @@ GOOD = [one._asdict() for one in CONDITIONS]
 UNKNOWN = {"status": "Unknown", "reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}
 
 
-class Outage(Faults):
+class Outage(ServerFaults):
     """While it lasts nothing can be written."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Outage(Faults):
 
 
 @contextlib.asynccontextmanager
-async def beating(faults: Faults | None = None, lease_s: float = LEASE_S) -> AsyncIterator[ClusterWorld]:
+async def beating(faults: ServerFaults | None = None, lease_s: float = LEASE_S) -> AsyncIterator[ClusterWorld]:
     world = ClusterWorld(faults)
     await world.create(new_node("n"))
     caches = Caches(world.runtime)
@@ -120,7 +120,7 @@ async def test_HB1_after_an_outage_the_lease_is_renewed_at_once() -> None:
 
 @in_virtual_time
 async def test_HB1_a_request_that_hangs_does_not_keep_the_next_one() -> None:
-    class Hanging(Faults):
+    class Hanging(ServerFaults):
         """A renewal that nobody answers."""
 
         hangs = False

@@ -8,7 +8,7 @@ from typing import Any
 from mooring.api.core import EVENTS, NODES
 from mooring.api.meta import Kind
 from mooring.api.pods import PODS
-from mooring.apiserver.local import Faults
+from mooring.apiserver.local import ServerFaults
 from mooring.kube.cluster import Verb
 from mooring.kube.errors import ServerError
 from tests.support.cluster_world import LateWatch, metric
@@ -35,7 +35,7 @@ async def test_PG1_a_node_that_was_gone_once_is_asked_for_again() -> None:
 
 
 async def test_NL10_a_pod_that_its_kubelet_reports_meanwhile_stays_ready() -> None:
-    class Meddling(Faults):
+    class Meddling(ServerFaults):
         """The node comes back at the moment when its pod is to be marked."""
 
         done = False
@@ -77,7 +77,7 @@ async def test_a_zone_without_nodes_counts_none() -> None:
         assert (0.0, 0.0, 100.0) == shown()
 
 
-class Losing(Faults):
+class Losing(ServerFaults):
     """The answer to the write of this number is lost; events do not count."""
 
     def __init__(self, number: int) -> None:

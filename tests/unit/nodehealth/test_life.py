@@ -9,7 +9,7 @@ from mooring.api.coordination import LEASES, NODE_LEASE_NAMESPACE
 from mooring.api.core import EVENTS, NODES
 from mooring.api.meta import Kind
 from mooring.api.pods import PODS
-from mooring.apiserver.local import Faults
+from mooring.apiserver.local import ServerFaults
 from mooring.cluster.nodehealth import options
 from mooring.cluster.nodehealth.controller import NodeHealth
 from mooring.kube.errors import ServerError
@@ -27,7 +27,7 @@ STAYS = ("taint-eviction-controller", "Normal", "TaintManagerEviction", "Cancell
 FOREVER = [{"operator": "Exists"}]
 
 
-class Failing(Faults):
+class Failing(ServerFaults):
     """Requests of this verb to these objects fail so often."""
 
     def __init__(self, verb: str, plural: str, times: int) -> None:
@@ -90,7 +90,7 @@ async def test_NL2_a_node_that_never_says_a_word() -> None:
 async def test_NL14_the_lease_is_read_before_a_node_is_given_up() -> None:
     """The watch of Leases is cut off: the cache knows nothing of the renewals."""
 
-    class Deaf(Faults):
+    class Deaf(ServerFaults):
         async def deliver(self, kind: Kind[object], event: object) -> None:
             if kind.plural == "leases":
                 await asyncio.sleep(10_000)
@@ -115,7 +115,7 @@ async def test_NL14_while_the_lease_can_not_be_read_nobody_is_given_up() -> None
 async def test_NL9_a_heartbeat_at_the_last_moment_counts() -> None:
     """It comes between the decision that the node is silent and the write."""
 
-    class LastMoment(Faults):
+    class LastMoment(ServerFaults):
         async def before(self, verb: str, kind: Kind[object], name: str) -> None:
             if (verb, kind.plural) == ("get", "leases"):
                 await world.post_status()
@@ -336,7 +336,7 @@ async def test_PG1_a_node_that_comes_back_in_time_keeps_its_pods() -> None:
 
 
 async def test_PG1_the_api_server_is_asked_for_a_node_that_the_cache_lacks() -> None:
-    class Hidden(Faults):
+    class Hidden(ServerFaults):
         async def deliver(self, kind: Kind[object], event: object) -> None:
             if kind.plural == "nodes":
                 await asyncio.sleep(10_000)

@@ -14,7 +14,7 @@ import pytest
 from mooring.api.core import NODES, PersistentVolume
 from mooring.api.meta import Kind
 from mooring.api.storage import CSI_NODES, CSI_STORAGE_CAPACITIES, STORAGE_CLASSES, CSIStorageCapacity
-from mooring.apiserver.local import Faults
+from mooring.apiserver.local import ServerFaults
 from mooring.base.errors import ConfigError
 from mooring.control.secrets import SecretCache
 from mooring.control.topics import Bus
@@ -47,7 +47,9 @@ Table = dict[tuple[str, str], str | None]
 
 
 class CapacityWorld(ClusterWorld):
-    def __init__(self, faults: Faults | None = None, node: NodeOptions | None = None, *, retry_s: float = 1.0, **options: Any) -> None:
+    def __init__(
+        self, faults: ServerFaults | None = None, node: NodeOptions | None = None, *, retry_s: float = 1.0, **options: Any
+    ) -> None:
         super().__init__(faults)
         self.driver = VolumeDriver(controller=[RPC.GET_CAPACITY], topology={}, story=self.story)
         capacity = CapacityOptions(**{"namespace": "ns", "owner_level": -1, "poll_interval_s": 300.0, **options})
@@ -158,7 +160,7 @@ async def test_P82_segments_times_classes_each_asked_for_once():
 
 
 async def test_P82_our_own_objects_are_no_news_though_the_watch_shows_them_first():
-    class Slow(Faults):
+    class Slow(ServerFaults):
         async def after(self, verb: str, kind: Any, name: str) -> None:
             await asyncio.sleep(1 if verb in ("create", "replace") else 0)
 
@@ -589,7 +591,7 @@ async def test_P84_of_all_owners_only_ours_controls():
     assert ([PUT], {("one", "a"): "100Gi"}) == (world.writes(), await world.table())
 
 
-class Answers(Faults):
+class Answers(ServerFaults):
     def __init__(self, **errors: ApiError) -> None:
         self.errors = errors
 

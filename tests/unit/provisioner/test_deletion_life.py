@@ -12,7 +12,7 @@ import pytest
 
 from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTACHMENTS
-from mooring.apiserver.local import Faults
+from mooring.apiserver.local import ServerFaults
 from mooring.base.randomness import Random
 from mooring.control.secrets import SecretCache
 from mooring.control.topics import Bus
@@ -43,7 +43,7 @@ DRIVER = "csi.test"
 class DeletionWorld(ClusterWorld):
     """Released volumes, and a provisioner that deletes them."""
 
-    def __init__(self, driver: VolumeDriver | None = None, faults: Faults | None = None, **options: Any) -> None:
+    def __init__(self, driver: VolumeDriver | None = None, faults: ServerFaults | None = None, **options: Any) -> None:
         super().__init__(faults)
         self.driver = driver or VolumeDriver()
         self.driver.story = self.story
@@ -152,7 +152,7 @@ async def test_P74_each_is_deleted_exactly_once_whatever_the_watch_shows_first(s
 
     luck = Random(seed)
 
-    class Slow(Faults):
+    class Slow(ServerFaults):
         async def after(self, verb: str, kind: Any, name: str) -> None:
             await asyncio.sleep(luck.uniform(0, 0.1))
 
@@ -231,7 +231,7 @@ async def test_P76_27c2_told_now_and_then_and_woken_by_the_end_of_the_attachment
     assert 10 == metric(world.metrics, "controller_persistentvolume_delete_failed_total", **{"class": "sc"})
 
 
-class Deaf(Faults):
+class Deaf(ServerFaults):
     """Attachments are listed once, and from then on their watch shows nothing until `hears`. refusing: nor can they be listed."""
 
     def __init__(self, refusing: ApiError | None = None) -> None:
@@ -388,7 +388,7 @@ async def test_P79_a_static_volume_gets_the_finalizer():
 
 
 async def test_P79_a_release_that_only_the_answer_to_our_patch_shows_is_seen():
-    class Late(Faults):
+    class Late(ServerFaults):
         async def before(self, verb: str, kind: Any, name: str) -> None:
             if verb == "patch":
                 await world.to_phase("Released")
@@ -567,7 +567,7 @@ async def test_P81_a_conflict_with_somebodys_write_is_tried_again(world: Deletio
 async def test_P81_a_volume_that_is_to_be_kept_at_the_last_moment_is_kept():
     """The secret takes its time; meanwhile somebody changes the policy."""
 
-    class SlowSecrets(Faults):
+    class SlowSecrets(ServerFaults):
         async def before(self, verb: str, kind: Any, name: str) -> None:
             if (verb, kind.plural) == ("get", "secrets"):
                 await asyncio.sleep(5)

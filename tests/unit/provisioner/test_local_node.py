@@ -11,7 +11,7 @@ import pytest
 from mooring.api.classes import CLASS_BETA
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.storage import CSI_STORAGE_CAPACITIES
-from mooring.apiserver.local import Faults, LocalCluster
+from mooring.apiserver.local import LocalCluster, ServerFaults
 from mooring.csi.errors import DriverError
 from mooring.kube.errors import Conflict, Forbidden
 from mooring.sidecars.provisioner import names
@@ -261,7 +261,7 @@ async def test_P89_who_is_slower_lets_it_be(world: ProvisioningWorld):
 async def test_P89_a_node_that_was_chosen_a_moment_ago_stands(world: ProvisioningWorld):
     """The cache here does not know of it yet."""
 
-    class Quicker(Faults):
+    class Quicker(ServerFaults):
         async def before(self, verb: str, kind: Any, name: str) -> None:
             if verb == "get" and kind.plural == "persistentvolumeclaims":
                 await world.annotate({names.SELECTED_NODE: "other"})

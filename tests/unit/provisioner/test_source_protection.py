@@ -12,7 +12,7 @@ import pytest
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.api.meta import Kind
 from mooring.api.snapshot import GROUP, VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
-from mooring.apiserver.local import Faults
+from mooring.apiserver.local import ServerFaults
 from mooring.control.secrets import SecretCache
 from mooring.control.topics import Bus
 from mooring.csi.driver_capabilities import DriverCapabilities
@@ -38,7 +38,7 @@ DEFINITIONS: Kind[Any] = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefin
 
 
 class ProtectionWorld(ClusterWorld):
-    def __init__(self, faults: Faults | None = None, **options: Any) -> None:
+    def __init__(self, faults: ServerFaults | None = None, **options: Any) -> None:
         super().__init__(faults)
         self.due: set[str] = set()
         self.bus = Bus()
@@ -224,7 +224,7 @@ async def test_P50_a_volume_that_never_will_be_needs_nothing(world: ProtectionWo
 
 
 async def test_P50_a_hold_that_comes_while_the_finalizer_goes_puts_it_back():
-    class Slow(Faults):
+    class Slow(ServerFaults):
         async def before(self, verb: str, kind: Any, name: str) -> None:
             await asyncio.sleep(0.2 if verb in ("get", "replace") else 0)
 
@@ -339,7 +339,7 @@ async def test_P53_an_interval_of_zero_turns_the_sweep_off_and_asks_for_nothing(
         assert [] == await world.finalizers(two)
 
 
-class Asked(Faults):
+class Asked(ServerFaults):
     """Counts what is asked about snapshots."""
 
     def __init__(self) -> None:
@@ -381,7 +381,7 @@ async def test_P50_a_source_whose_kind_has_gone_is_not_let_go_of_for_ever():
 
 @pytest.mark.parametrize(("error", "sweeps"), [(Forbidden("no", reason="Forbidden"), False), (ServerError("busy"), True)])
 async def test_P53_without_the_right_to_list_there_is_no_sweep(error: ApiError, sweeps: bool):
-    class Refuses(Faults):
+    class Refuses(ServerFaults):
         hits = 0
 
         async def before(self, verb: str, kind: Any, name: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mooring.apiserver.local import Faults
+from mooring.apiserver.local import ServerFaults
 from mooring.kube.cache.informer import SILENCE_S_MAX
 from mooring.kube.errors import Invalid, ServerError
 from mooring.sidecars.provisioner.intents.journal import Journal
@@ -93,7 +93,7 @@ async def test_an_intent_whose_end_was_not_written_does_not_bring_back_a_volume_
     assert handle in world.driver.volumes
 
 
-class GoneOnceAsked(Faults):
+class GoneOnceAsked(ServerFaults):
     """The object of the name goes, and its volume with it, when the API server is asked for it."""
 
     world: ProvisioningWorld | None = None
@@ -197,7 +197,7 @@ async def test_on_one_node_the_volume_of_another_node_may_have_the_same_handle()
         await world.provisioned()
 
 
-class DeafToVolumes(Faults):
+class DeafToVolumes(ServerFaults):
     """The watch of PersistentVolumes shows nothing until `hears`."""
 
     def __init__(self) -> None:
@@ -246,7 +246,7 @@ async def test_an_import_that_a_silent_watch_hides_is_looked_up_before_the_volum
         assert ["data"] == await names_of_volumes(world)
 
 
-class SlowJournal(Faults):
+class SlowJournal(ServerFaults):
     """After the second list of PersistentVolumes the next write to a Lease takes a while in which somebody imports the claim's volume.
 
     own: under the name that the claim's own object would have.
@@ -285,7 +285,7 @@ async def test_a_volume_that_is_imported_while_its_deletion_is_being_written_dow
     assert DELETE not in world.told
 
 
-class SlowPost(Faults):
+class SlowPost(ServerFaults):
     async def before(self, verb: str, kind: Any, name: str) -> None:
         if verb == "create" and kind.plural == PVS.plural:
             await asyncio.sleep(1.0)

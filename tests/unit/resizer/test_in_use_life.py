@@ -8,7 +8,7 @@ import pytest
 
 from mooring.api.meta import Kind
 from mooring.api.pods import PODS
-from mooring.apiserver.local import Faults
+from mooring.apiserver.local import ServerFaults
 from mooring.kube.errors import Forbidden
 from mooring.sidecars.resizer import names
 from mooring.wire.grpc.codes import Code
@@ -165,7 +165,7 @@ async def test_pods_are_not_watched_before_a_driver_minds_them():
         assert (None, False) == (resizer._pods.wanted_at, resizer._pods.informer.has_synced)
 
 
-class NoRightToPods(Faults):
+class NoRightToPods(ServerFaults):
     async def before(self, verb: str, kind: Kind[Any], name: str) -> None:
         if kind.plural == "pods":
             raise Forbidden("pods is forbidden", reason="Forbidden")

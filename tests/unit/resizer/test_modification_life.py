@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mooring.api.meta import Kind
-from mooring.apiserver.local import Faults
+from mooring.apiserver.local import ServerFaults
 from mooring.kube.errors import Forbidden, Unreachable
 from mooring.sidecars.resizer import names
 from mooring.wire.grpc.codes import Code, go_name
@@ -173,7 +173,7 @@ async def test_M11_a_claim_that_is_gone_is_forgotten(world: ResizerWorld):
         assert 0 == len(resizer._parts[1][0]._memory)
 
 
-class NoRightToClasses(Faults):
+class NoRightToClasses(ServerFaults):
     is_over = False
 
     async def before(self, verb: str, kind: Kind[Any], name: str) -> None:

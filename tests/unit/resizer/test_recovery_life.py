@@ -10,7 +10,7 @@ import pytest
 
 from mooring.api.core import SECRETS
 from mooring.api.meta import Kind
-from mooring.apiserver.local import Faults
+from mooring.apiserver.local import ServerFaults
 from mooring.kube.errors import ServerError, Unreachable
 from mooring.sidecars.resizer import names
 from mooring.wire.grpc.codes import Code, go_name
@@ -370,7 +370,7 @@ async def test_a_crash_during_the_call_is_taken_up_with_the_same_size():
     assert [10, 10] == world.asked
 
 
-class UnansweredWrite(Faults):
+class UnansweredWrite(ServerFaults):
     """The n-th write takes effect, and its answer never comes."""
 
     def __init__(self, number: int) -> None:
@@ -416,7 +416,7 @@ async def test_a_restart_with_everything_done_writes_nothing():
     assert [] == world.story
 
 
-class LateAnswers(Faults):
+class LateAnswers(ServerFaults):
     """The answer to each write of a claim comes a second late."""
 
     def __init__(self, world: list[ResizerWorld]) -> None:

@@ -22,7 +22,7 @@ from mooring.api.snapshot_names import (
     group_content_name,
     member_name,
 )
-from mooring.apiserver.local import Faults
+from mooring.apiserver.local import ServerFaults
 from mooring.base.clock import parse_rfc3339
 from mooring.kube.errors import LATE_S, ServerError, Unreachable
 from mooring.wire.grpc.codes import Code
@@ -39,7 +39,7 @@ pytestmark = in_virtual_time
 ON = {"groups": True}
 
 
-async def a_world(*names: str, policy: str = "Delete", faults: Faults | None = None, **group_class: object) -> SnapshotWorld:
+async def a_world(*names: str, policy: str = "Delete", faults: ServerFaults | None = None, **group_class: object) -> SnapshotWorld:
     """Claims `a` and `b` with the volumes `vol-a` and `vol-b`, unless named."""
     world = await SnapshotWorld(SnapshotDriver(groups=True), faults).kinds()
     await world.make_snapshot_kinds(GROUP_CRDS)

@@ -17,7 +17,7 @@ from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES
 from mooring.api.snapshot_names import BEING_CREATED, BEING_DELETED, CLAIM_FINALIZER, CONTENT_FINALIZER, MANAGED_BY, TOUCHED, YES
 from mooring.api.snapshot_names import SECRET_NAME as DELETION_SECRET_NAME
 from mooring.api.snapshot_names import SECRET_NAMESPACE as DELETION_SECRET_NAMESPACE
-from mooring.apiserver.local import Faults
+from mooring.apiserver.local import ServerFaults
 from mooring.kube.errors import ServerError
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import APP, a_group_class, a_group_content, a_group_snapshot, a_new_content, a_secret
@@ -121,7 +121,7 @@ async def test_S39_a_snapshot_that_another_content_stands_for_stays(policy):
         assert (set() if policy == "Delete" else {handle}) == set(world.driver.snapshots)
 
 
-class _GoesFirst(Faults):
+class _GoesFirst(ServerFaults):
     """As the first write comes to a content that goes, `before_it` happens. A write to one object can't ask for another."""
 
     before_it: Callable[[], Awaitable[None]] | None = None
@@ -166,7 +166,7 @@ async def test_S39_two_contents_of_one_snapshot_that_go_together_leave_nothing()
 # -- groups
 
 
-async def a_group_world(faults: Faults | None = None, **group_class: object) -> SnapshotWorld:
+async def a_group_world(faults: ServerFaults | None = None, **group_class: object) -> SnapshotWorld:
     world = await SnapshotWorld(SnapshotDriver(groups=True), faults).kinds()
     await world.make_snapshot_kinds(GROUP_CRDS)
     await world.create(a_group_class(**group_class))
@@ -426,7 +426,7 @@ async def test_S43_an_error_that_was_judged_before_a_group_turned_ready_is_not_s
         assert (True, None) == (status["readyToUse"], status.get("error"))
 
 
-class RefusedPatches(Faults):
+class RefusedPatches(ServerFaults):
     """Patches of group contents are refused for a while."""
 
     refuses = False

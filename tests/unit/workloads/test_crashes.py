@@ -10,7 +10,7 @@ from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.api.meta import Kind
 from mooring.api.pods import PODS
 from mooring.api.workloads import CONTROLLER_REVISIONS, DEPLOYMENTS, JOBS, REPLICA_SETS, STATEFUL_SETS
-from mooring.apiserver.local import Faults, LocalCluster
+from mooring.apiserver.local import LocalCluster, ServerFaults
 from mooring.base.metrics import Metrics
 from mooring.cluster.workloads.controller import Workloads
 from mooring.control.runtime import Runtime
@@ -24,7 +24,7 @@ OTHER: Json = {"app": "db"}
 CLAIM: Json = {"metadata": {"name": "data"}, "spec": a_claim()["spec"]}
 
 
-class Dying(Faults):
+class Dying(ServerFaults):
     """The program hears nothing any more once so many of its writes have taken effect; events do not count."""
 
     def __init__(self, last: int) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 from mooring.apiserver.cel import values
 from mooring.apiserver.cel.compiler import function_of, unescaped
 from mooring.apiserver.cel.lexer import CelSyntaxError
-from mooring.apiserver.cel.parser import Call, Comprehension, Index, ListOf, Literal, MapOf, Name, Node, Select, parse
+from mooring.apiserver.cel.parser import CallExpression, Comprehension, IndexExpression, ListOf, Literal, MapOf, Name, Node, Select, parse
 from mooring.apiserver.regexp.programs import go_regexp
 
 
@@ -87,7 +87,7 @@ class _Checker:
                 return self._name(node)
             case Select():
                 return self._select(node)
-            case Index():
+            case IndexExpression():
                 return self._index(node)
             case ListOf(items):
                 return CelType("list", _common([self.type_of(item) for item in items]))
@@ -123,7 +123,7 @@ class _Checker:
             return BOOL
         return CelType("optional") if node.optional or holder.name == "optional" else found
 
-    def _index(self, node: Index) -> CelType:
+    def _index(self, node: IndexExpression) -> CelType:
         holder, key = self.type_of(node.of), self.type_of(node.key)
         wanted = {"list": ("int", "double", "dyn"), "map": ("string", "dyn", "int", "bool"), "dyn": (key.name,), "optional": (key.name,)}
         if key.name not in wanted.get(holder.name, ()):
@@ -150,7 +150,7 @@ class _Checker:
         if found.name not in ("bool", "dyn"):
             raise _Unfit(f"expected type 'bool' but found '{found}'", node.at)
 
-    def _call(self, node: Call) -> CelType:
+    def _call(self, node: CallExpression) -> CelType:
         if node.target is None and node.function in ("&&", "||"):
             for arg in node.args:
                 self._expect_bool(arg)
@@ -168,7 +168,7 @@ class _Checker:
             shown = f"({', '.join(map(str, kinds))})"
         raise _Unfit(f"found no matching overload for '{node.function}' applied to '{shown}'", node.at + len(node.function))
 
-    def _operator(self, node: Call) -> CelType:
+    def _operator(self, node: CallExpression) -> CelType:
         if node.target is not None or (node.function[:1].isalpha() and node.function != "in"):
             known = isinstance(node.target, Name) and node.target.name not in self._names
             if node.target is not None and not known:
@@ -182,7 +182,7 @@ class _Checker:
         return found
 
 
-def _check_patterns(node: Call) -> None:
+def _check_patterns(node: CallExpression) -> None:
     """A pattern that stands in the rule must be one."""
     for arg in node.args if node.function in _WITH_PATTERNS else ():
         if isinstance(arg, Literal) and isinstance(arg.value, str):
@@ -242,9 +242,9 @@ def _below(tree: Node) -> tuple[Node, ...]:
     match tree:
         case Select(of):
             return (of,)
-        case Index(of, key):
+        case IndexExpression(of, key):
             return of, key
-        case Call(_, target, args):
+        case CallExpression(_, target, args):
             return (*args, target) if target is not None else args
         case ListOf(items):
             return items

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from mooring.apiserver.cel import values, work
 from mooring.apiserver.cel.functions import FUNCTIONS, METHODS, PATTERN_FUNCTIONS, Function
-from mooring.apiserver.cel.parser import Call, Comprehension, Index, ListOf, Literal, MapOf, Name, Node, Select
+from mooring.apiserver.cel.parser import CallExpression, Comprehension, IndexExpression, ListOf, Literal, MapOf, Name, Node, Select
 from mooring.apiserver.cel.values import NONE, CelError, Optional, Type, no_overload
 from mooring.apiserver.effort import Effort
 
 
-class Scope:
+class CelScope:
     """Names and their values, and how much work is left."""
 
     __slots__ = ("_left", "_names")
@@ -32,12 +32,12 @@ class Scope:
         """Raises TooMuch."""
         self._left.spend(steps)
 
-    def bound(self, names: Mapping[str, Any]) -> Scope:
+    def bound(self, names: Mapping[str, Any]) -> CelScope:
         """With more names; the work is counted together."""
-        return Scope({**self._names, **names}, self._left)
+        return CelScope({**self._names, **names}, self._left)
 
 
-Program = Callable[[Scope], Any]
+Program = Callable[[CelScope], Any]
 
 
 def compiled(node: Node) -> Program:
@@ -49,9 +49,9 @@ def compiled(node: Node) -> Program:
             return _name(name)
         case Select():
             return _select(node)
-        case Index():
+        case IndexExpression():
             return _index(node)
-        case Call():
+        case CallExpression():
             return _call(node)
         case ListOf(items):
             programs = [compiled(item) for item in items]
@@ -66,7 +66,7 @@ def compiled(node: Node) -> Program:
 def _name(name: str) -> Program:
     kind = Type(name) if name in values.TYPES else None
 
-    def find(scope: Scope) -> Any:
+    def find(scope: CelScope) -> Any:
         try:
             return scope[name]
         except KeyError:
@@ -80,7 +80,7 @@ def _name(name: str) -> Program:
 def _select(node: Select) -> Program:
     of, field = compiled(node.of), unescaped(node.field)
 
-    def member(scope: Scope) -> Any:
+    def member(scope: CelScope) -> Any:
         holder = of(scope)
         inner = holder.value if isinstance(holder, Optional) else holder
         if isinstance(holder, Optional) and not holder.there:
@@ -99,10 +99,10 @@ def _select(node: Select) -> Program:
     return member
 
 
-def _index(node: Index) -> Program:
+def _index(node: IndexExpression) -> Program:
     of, key = compiled(node.of), compiled(node.key)
 
-    def item(scope: Scope) -> Any:
+    def item(scope: CelScope) -> Any:
         holder, wanted = of(scope), key(scope)
         inner = holder.value if isinstance(holder, Optional) else holder
         optional = node.optional or isinstance(holder, Optional)
@@ -129,7 +129,7 @@ def _at(holder: Any, key: Any) -> Any:
     return holder[int(key)]
 
 
-def _call(node: Call) -> Program:
+def _call(node: CallExpression) -> Program:
     if node.target is None and node.function in _OPERATORS:
         left, right = (compiled(arg) for arg in node.args)
         return _operation(_OPERATORS[node.function], work.of_comparison if node.function in _COMPARING else work.of_sides, left, right)
@@ -146,7 +146,7 @@ def _call(node: Call) -> Program:
 
 
 def _operation(operator: Callable[[Any, Any], Any], cost: Callable[[Any, Any, int], int], left: Program, right: Program) -> Program:
-    def call(scope: Scope) -> Any:
+    def call(scope: CelScope) -> Any:
         one, other = left(scope), right(scope)
         scope.did(cost(one, other, scope.left))
         return operator(one, other)
@@ -154,13 +154,13 @@ def _operation(operator: Callable[[Any, Any], Any], cost: Callable[[Any, Any, in
     return call
 
 
-def _function(node: Call) -> Program:
+def _function(node: CallExpression) -> Program:
     function, args = function_of(node)
     assert function is not None, "the checker knows all functions"
     programs, apply = [compiled(arg) for arg in args], function.apply
     cost = work.PATTERN if function in PATTERN_FUNCTIONS and not isinstance(args[1], Literal) else 0
 
-    def call(scope: Scope) -> Any:
+    def call(scope: CelScope) -> Any:
         given = [program(scope) for program in programs]
         scope.did(cost + work.of_arguments(given))
         try:
@@ -171,7 +171,7 @@ def _function(node: Call) -> Program:
     return call
 
 
-def function_of(node: Call) -> tuple[Function | None, tuple[Node, ...]]:
+def function_of(node: CallExpression) -> tuple[Function | None, tuple[Node, ...]]:
     """The function of a call and its arguments: a method's first argument is its target."""
     if node.target is None:
         return FUNCTIONS.get(node.function), node.args
@@ -180,12 +180,12 @@ def function_of(node: Call) -> tuple[Function | None, tuple[Node, ...]]:
     return METHODS.get(node.function), (node.target, *node.args)
 
 
-def _logic(node: Call, *, stop: bool) -> Program:
+def _logic(node: CallExpression, *, stop: bool) -> Program:
     sides = [compiled(arg) for arg in node.args]
     return lambda scope: _decided(((side, scope) for side in sides), stop=stop)
 
 
-def _decided(parts: Iterable[tuple[Program, Scope]], *, stop: bool) -> bool:
+def _decided(parts: Iterable[tuple[Program, CelScope]], *, stop: bool) -> bool:
     """The first part that is `stop` decides; an error of another one counts only where none does."""
     failed: CelError | None = None
     for part, scope in parts:
@@ -204,7 +204,7 @@ def _comprehension(node: Comprehension) -> Program:
     condition = None if node.condition is None else compiled(node.condition)
     names, cost = node.names, work.ROUND + work.of_tree(node.step) + (0 if node.condition is None else work.of_tree(node.condition))
 
-    def rounds(scope: Scope) -> Iterator[tuple[Scope, Any]]:
+    def rounds(scope: CelScope) -> Iterator[tuple[CelScope, Any]]:
         holder = of(scope)
         if not isinstance(holder, list | dict):
             raise no_overload()

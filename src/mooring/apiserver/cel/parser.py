@@ -49,7 +49,7 @@ class Select:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Index:
+class IndexExpression:
     """`of[key]`. optional: `of[?key]`."""
 
     of: Node
@@ -59,7 +59,7 @@ class Index:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Call:
+class CallExpression:
     """A function, a method (target) or an operator (its sign; `-_` negates, `?:` chooses)."""
 
     function: str
@@ -92,7 +92,7 @@ class Comprehension:
     at: int
 
 
-Node = Literal | Name | Select | Index | Call | ListOf | MapOf | Comprehension
+Node = Literal | Name | Select | IndexExpression | CallExpression | ListOf | MapOf | Comprehension
 
 
 def parse(text: str) -> Node:
@@ -118,7 +118,7 @@ class _Parser:
             at = self._take().at
             chosen = self._binary(1)
             self.expect("sign", ":")
-            condition = Call("?:", None, (condition, chosen, self.expression()), at)
+            condition = CallExpression("?:", None, (condition, chosen, self.expression()), at)
         self._depth -= 1
         return condition
 
@@ -146,7 +146,7 @@ class _Parser:
             token, length = self._take(), length + 1
             if length > _CHAIN_MAX:
                 raise CelSyntaxError("expression recursion limit exceeded", token.at)
-            left = Call(str(token.value), None, (left, self._binary(power + 1)), token.at)
+            left = CallExpression(str(token.value), None, (left, self._binary(power + 1)), token.at)
         return left
 
     def _power(self) -> int:
@@ -164,7 +164,7 @@ class _Parser:
         self._depth -= 1
         if token.value == "-" and isinstance(of, Literal) and isinstance(of.value, int | float) and not isinstance(of.value, bool):
             return Literal(-of.value, token.at)
-        return Call("!_" if token.value == "!" else "-_", None, (of,), token.at)
+        return CallExpression("!_" if token.value == "!" else "-_", None, (of,), token.at)
 
     def _postfix(self, node: Node) -> Node:
         length = 0
@@ -174,7 +174,7 @@ class _Parser:
                 raise CelSyntaxError("expression recursion limit exceeded", token.at)
             optional = token.value in (".?", "[?")
             if token.value in ("[", "[?"):
-                node = Index(node, self.expression(), token.at, optional)
+                node = IndexExpression(node, self.expression(), token.at, optional)
                 self.expect("sign", "]")
             else:
                 node = self._member(node, optional)
@@ -189,7 +189,7 @@ class _Parser:
         args = self._arguments()
         if name.value in MACROS and len(args) >= MACROS[name.value]:
             return _comprehension(str(name.value), of, args, name.at)
-        return Call(str(name.value), of, tuple(args), name.at)
+        return CallExpression(str(name.value), of, tuple(args), name.at)
 
     def _arguments(self) -> list[Node]:
         self.expect("sign", "(")
@@ -217,7 +217,7 @@ class _Parser:
             return Name(name, at)
         args = self._arguments()
         if name != "has":
-            return Call(name, None, tuple(args), at)
+            return CallExpression(name, None, tuple(args), at)
         if len(args) != 1 or not isinstance(args[0], Select):
             raise CelSyntaxError("invalid argument to has() macro", at + len("has"))
         return dataclasses.replace(args[0], test=True)

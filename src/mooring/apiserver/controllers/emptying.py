@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from mooring.api.meta import Key
-from mooring.apiserver.controllers.owners import Place, links_of
+from mooring.apiserver.controllers.owners import ObjectPlace, links_of
 from mooring.apiserver.deletion import DeleteOptions, says_who_follows
 from mooring.apiserver.portions import Portion
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules.namespace import CONTENT
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.table import Change, Stored
+from mooring.apiserver.table import Stored, StoredChange
 from mooring.base.clock import rfc3339
 from mooring.kube.errors import ApiError
 
@@ -104,7 +104,7 @@ class _Emptying:
 
     def __init__(self) -> None:
         self.steps: Iterator[Stored | None] | None = None
-        self.left: set[Place] = set()
+        self.left: set[ObjectPlace] = set()
         self.due: float | None = 0.0
         self._ended_at = 0.0
         self._changed = False
@@ -169,7 +169,7 @@ class Emptier:
         """The first namespace with a step to do."""
         return next((name for name, one in self._emptying.items() if one.is_due(now)), None)
 
-    def _changed(self, resource: Resource, change: Change) -> None:
+    def _changed(self, resource: Resource, change: StoredChange) -> None:
         if resource.storage == _NAMESPACES:
             if change.new is None:
                 self._emptying.pop(change.key.name, None)
@@ -179,7 +179,7 @@ class Emptier:
         if one is None:
             return
         if change.new is None:
-            one.left.discard(Place(resource.storage, change.key))
+            one.left.discard(ObjectPlace(resource.storage, change.key))
         one.changed()
 
     def _look_at(self, stored: Stored) -> None:
@@ -217,7 +217,7 @@ class Emptier:
                     remains.failures.append(str(error))
             left = table.get(key)
             if left is not None:
-                one.left.add(Place(resource.storage, key))
+                one.left.add(ObjectPlace(resource.storage, key))
                 remains.add(resource, links_of(left).finalizers or ())
             yield stored
 

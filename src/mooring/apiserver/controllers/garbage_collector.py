@@ -19,12 +19,12 @@ from itertools import islice
 from typing import Any, Final
 
 from mooring.api.meta import Key
-from mooring.apiserver.controllers.owners import Dependents, KindIndex, Links, Owner, Place, links_of
+from mooring.apiserver.controllers.owners import Dependents, KindIndex, ObjectPlace, OwnerLinks, StoredOwner, links_of
 from mooring.apiserver.deletion import FOREGROUND, ORPHAN, DeleteOptions, says_who_follows
 from mooring.apiserver.portions import Portion
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.table import Change, Stored
+from mooring.apiserver.table import Stored, StoredChange
 from mooring.base.clock import rfc3339
 from mooring.base.log import logger
 from mooring.kube.errors import ApiError
@@ -37,7 +37,7 @@ _LOOKED_FOR_MAX: Final = 10
 _LOOKS_OF_A_STEP: Final = 200
 
 
-def _lives_somewhere(store: ObjectStore, kind: Resource, owner: Owner) -> bool:
+def _lives_somewhere(store: ObjectStore, kind: Resource, owner: StoredOwner) -> bool:
     """True when the owner is there, in whatever namespace. kind: the one that the reference names."""
     namespaces = store.kinds.get(_NAMESPACES)
     if namespaces is None:
@@ -47,7 +47,7 @@ def _lives_somewhere(store: ObjectStore, kind: Resource, owner: Owner) -> bool:
     return any(stored is not None and stored.uid == owner.uid for stored in found)
 
 
-def _write_event(store: ObjectStore, resource: Resource, stored: Stored, owner: Owner, now: float) -> None:
+def _write_event(store: ObjectStore, resource: Resource, stored: Stored, owner: StoredOwner, now: float) -> None:
     """Writes an event about the dependent, where its namespace still takes one."""
     events = store.kinds.get(_EVENTS)
     if events is None:
@@ -56,7 +56,7 @@ def _write_event(store: ObjectStore, resource: Resource, stored: Stored, owner: 
         store.create(events, _event(resource, stored, owner, now), stored.key.namespace or "default", now)
 
 
-def _event(resource: Resource, stored: Stored, owner: Owner, now: float) -> Json:
+def _event(resource: Resource, stored: Stored, owner: StoredOwner, now: float) -> Json:
     namespace, moment = stored.key.namespace, rfc3339(now)
     named = f"[{owner.api_version}/{owner.kind}, namespace: {namespace}, name: {owner.name}, uid: {owner.uid}]"
     involved = {"kind": resource.kind, "apiVersion": resource.api_version, "name": stored.key.name, "uid": stored.uid}
@@ -90,17 +90,17 @@ class Collector:
         self._store = store
         self._kinds = KindIndex(store.resources)
         self._dependents = Dependents()
-        self._queue: deque[Place] = deque()
-        self._queued: set[Place] = set()
-        self._puzzling: set[Place] = set()  # (they name a kind that is not served)
-        self._waiting: dict[str, Place] = {}  # (owners that are deleted in the foreground, by uid)
-        self._relinked: set[Place] = set()  # (their references are new: what is odd about them has not been told)
+        self._queue: deque[ObjectPlace] = deque()
+        self._queued: set[ObjectPlace] = set()
+        self._puzzling: set[ObjectPlace] = set()  # (they name a kind that is not served)
+        self._waiting: dict[str, ObjectPlace] = {}  # (owners that are deleted in the foreground, by uid)
+        self._relinked: set[ObjectPlace] = set()  # (their references are new: what is odd about them has not been told)
         store.follows_owners = True
         store.on_change(self._changed)
         store.kinds.on_change(self._kinds_changed)
         for resource in store.kinds.storing():
             for stored in store.table(resource).items():
-                self._found(Place(resource.storage, stored.key), stored, links_of(stored))
+                self._found(ObjectPlace(resource.storage, stored.key), stored, links_of(stored))
 
     @property
     def due(self) -> float | None:
@@ -117,10 +117,10 @@ class Collector:
 
     # what happens
 
-    def _changed(self, resource: Resource, change: Change) -> None:
+    def _changed(self, resource: Resource, change: StoredChange) -> None:
         if resource.storage == _EVENTS:
             return
-        place, old, new = Place(resource.storage, change.key), links_of(change.old), links_of(change.new)
+        place, old, new = ObjectPlace(resource.storage, change.key), links_of(change.old), links_of(change.new)
         if old.owners != new.owners:
             self._dependents.unlink(place, old.owners)
             self._dependents.link(place, new.owners)
@@ -140,7 +140,7 @@ class Collector:
             if not old.waits_for_dependents:
                 self._enqueue_all(stored.uid)
 
-    def _found(self, place: Place, stored: Stored, links: Links) -> None:
+    def _found(self, place: ObjectPlace, stored: Stored, links: OwnerLinks) -> None:
         if place.storage != _EVENTS and (links.owners or links.is_deleting):
             self._dependents.link(place, links.owners)
             self._enqueue(place)
@@ -154,7 +154,7 @@ class Collector:
             self._enqueue(place)
         self._puzzling.clear()
 
-    def _enqueue(self, place: Place) -> None:
+    def _enqueue(self, place: ObjectPlace) -> None:
         if place not in self._queued:
             self._queued.add(place)
             self._queue.append(place)
@@ -163,13 +163,13 @@ class Collector:
         for place in self._dependents.of(uid):
             self._enqueue(place)
 
-    def _note_waiting(self, place: Place, stored: Stored, waits: bool) -> None:
+    def _note_waiting(self, place: ObjectPlace, stored: Stored, waits: bool) -> None:
         if waits:
             self._waiting[stored.uid] = place
         else:
             self._waiting.pop(stored.uid, None)
 
-    def _enqueue_waiting(self, owners: tuple[Owner, ...]) -> None:
+    def _enqueue_waiting(self, owners: tuple[StoredOwner, ...]) -> None:
         """By their uids, as their dependents are counted: wherever a reference leads, whoever waits for it looks again."""
         for owner in owners:
             if owner.uid in self._waiting:
@@ -177,7 +177,7 @@ class Collector:
 
     # what follows from it
 
-    def _examine(self, place: Place, now: float, portion: Portion) -> None:
+    def _examine(self, place: ObjectPlace, now: float, portion: Portion) -> None:
         resource = self._kinds.at(place.storage)
         stored = None if resource is None else self._store.table(resource).get(place.key)
         portion.spend(stored)
@@ -201,7 +201,7 @@ class Collector:
             portion.spend(self._store.table(dependent).get(key))
             self._store.patch(dependent, key, lambda obj: _without_owners(obj, {uid}), now)
         if any(self._served(uid)):
-            self._enqueue(Place(resource.storage, stored.key))
+            self._enqueue(ObjectPlace(resource.storage, stored.key))
         else:
             self._store.patch(resource, stored.key, lambda obj: _without_finalizer(obj, ORPHAN), now)
 
@@ -212,9 +212,9 @@ class Collector:
             if resource is not None:
                 yield resource, place.key
 
-    def _judge(self, resource: Resource, stored: Stored, links: Links, now: float, portion: Portion) -> None:
+    def _judge(self, resource: Resource, stored: Stored, links: OwnerLinks, now: float, portion: Portion) -> None:
         """Whether an object that has owners stays."""
-        place, namespace = Place(resource.storage, stored.key), stored.key.namespace
+        place, namespace = ObjectPlace(resource.storage, stored.key), stored.key.namespace
         if any(self._kinds.of(owner) is None and not self._dependents.has_lost(owner.uid) for owner in links.owners):
             self._puzzling.add(place)
             return
@@ -243,7 +243,7 @@ class Collector:
 
     # their parts
 
-    def _owner(self, owner: Owner, namespace: str) -> tuple[Resource, Stored] | None:
+    def _owner(self, owner: StoredOwner, namespace: str) -> tuple[Resource, Stored] | None:
         """The object that a reference means; None when there is none of its kind, name and uid."""
         resource = self._kinds.of(owner)
         if resource is None:
@@ -251,11 +251,11 @@ class Collector:
         stored = self._store.table(resource).get(Key(namespace if resource.namespaced else "", owner.name))
         return (resource, stored) if stored is not None and stored.uid == owner.uid else None
 
-    def _is_namespaced(self, owner: Owner) -> bool:
+    def _is_namespaced(self, owner: StoredOwner) -> bool:
         resource = self._kinds.of(owner)
         return resource is not None and resource.namespaced
 
-    def _warn(self, resource: Resource, stored: Stored, missing: list[Owner], now: float, portion: Portion) -> None:
+    def _warn(self, resource: Resource, stored: Stored, missing: list[StoredOwner], now: float, portion: Portion) -> None:
         """Logs references that no object can answer to: their owners live in another namespace. The first few are looked for."""
         spaces = self._store.kinds.get(_NAMESPACES)
         for owner in missing[:_LOOKED_FOR_MAX]:
@@ -264,7 +264,7 @@ class Collector:
             if kind is not None and kind.namespaced and _lives_somewhere(self._store, kind, owner):
                 _write_event(self._store, resource, stored, owner, now)
 
-    def _waits_for_dependents(self, place: Place) -> bool:
+    def _waits_for_dependents(self, place: ObjectPlace) -> bool:
         resource = self._kinds.at(place.storage)
         return resource is not None and links_of(self._store.table(resource).get(place.key)).waits_for_dependents
 

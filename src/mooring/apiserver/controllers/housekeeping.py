@@ -7,10 +7,10 @@ import traceback
 
 from mooring.apiserver.controllers.emptying import Emptier
 from mooring.apiserver.controllers.garbage_collector import Collector
-from mooring.apiserver.portions import Portion, Worker
+from mooring.apiserver.portions import Portion, PortionWorker
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.table import Change
+from mooring.apiserver.table import StoredChange
 from mooring.base.clock import Clock
 from mooring.base.log import logger
 
@@ -22,7 +22,7 @@ class Housekeeping:
 
     def __init__(self, store: ObjectStore, *, clock: Clock) -> None:
         self._store, self._clock = store, clock
-        self._workers: tuple[Worker, ...] = (Collector(store), Emptier(store), *store.workers)
+        self._workers: tuple[PortionWorker, ...] = (Collector(store), Emptier(store), *store.workers)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._next: asyncio.Handle | None = None
         self._next_at = 0.0
@@ -41,7 +41,7 @@ class Housekeeping:
             self._next.cancel()
             self._next = None
 
-    def _changed(self, _resource: Resource, _change: Change) -> None:
+    def _changed(self, _resource: Resource, _change: StoredChange) -> None:
         self._plan()
 
     def _plan(self) -> None:

@@ -20,14 +20,14 @@ _DELETED: Final = b'"deletionTimestamp"'
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Place:
+class ObjectPlace:
     """Where an object is. storage: the path that its kind is stored under."""
 
     storage: Path
     key: Key
 
 
-class Owner(msgspec.Struct, frozen=True, rename="camel"):
+class StoredOwner(msgspec.Struct, frozen=True, rename="camel"):
     api_version: str = ""
     kind: str = ""
     name: str = ""
@@ -41,15 +41,15 @@ class Owner(msgspec.Struct, frozen=True, rename="camel"):
         return group, version, self.kind
 
 
-class Links(msgspec.Struct, frozen=True, rename="camel"):
+class OwnerLinks(msgspec.Struct, frozen=True, rename="camel"):
     """The fields that decide over an object's end."""
 
-    owner_references: tuple[Owner, ...] | None = None
+    owner_references: tuple[StoredOwner, ...] | None = None
     finalizers: tuple[str, ...] | None = None
     deletion_timestamp: str | None = None
 
     @property
-    def owners(self) -> tuple[Owner, ...]:
+    def owners(self) -> tuple[StoredOwner, ...]:
         return self.owner_references or ()
 
     @property
@@ -68,14 +68,14 @@ class Links(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Linked(msgspec.Struct, frozen=True):
-    metadata: Links
+    metadata: OwnerLinks
 
 
-_NONE: Final = Links()
+_NONE: Final = OwnerLinks()
 _decoder: Final = msgspec.json.Decoder(_Linked)
 
 
-def links_of(stored: Stored | None) -> Links:
+def links_of(stored: Stored | None) -> OwnerLinks:
     """An object's links; those of nothing and of an object that has none are empty."""
     if stored is None or not (_OWNERS in stored.body or _DELETED in stored.body):
         return _NONE
@@ -89,7 +89,7 @@ class _Dependents:
 
     def __init__(self) -> None:
         self.is_gone = False
-        self.blocking: dict[Place, bool] = {}
+        self.blocking: dict[ObjectPlace, bool] = {}
         self.blocking_count = 0
 
 
@@ -99,7 +99,7 @@ class Dependents:
     def __init__(self) -> None:
         self._by_owner: dict[str, _Dependents] = {}
 
-    def of(self, uid: str) -> Iterable[Place]:
+    def of(self, uid: str) -> Iterable[ObjectPlace]:
         """In the order in which they came."""
         found = self._by_owner.get(uid)
         return () if found is None else found.blocking
@@ -120,18 +120,18 @@ class Dependents:
         """True when that owner was seen to go."""
         return uid in self._by_owner and self._by_owner[uid].is_gone
 
-    def link(self, place: Place, owners: Iterable[Owner]) -> None:
+    def link(self, place: ObjectPlace, owners: Iterable[StoredOwner]) -> None:
         for owner in owners:
             self._drop(place, owner.uid)
             found = self._by_owner.setdefault(owner.uid, _Dependents())
             found.blocking[place] = bool(owner.block_owner_deletion)
             found.blocking_count += found.blocking[place]
 
-    def unlink(self, place: Place, owners: Iterable[Owner]) -> None:
+    def unlink(self, place: ObjectPlace, owners: Iterable[StoredOwner]) -> None:
         for owner in owners:
             self._drop(place, owner.uid)
 
-    def _drop(self, place: Place, uid: str) -> None:
+    def _drop(self, place: ObjectPlace, uid: str) -> None:
         found = self._by_owner.get(uid)
         if found is None:
             return
@@ -155,7 +155,7 @@ class KindIndex:
     def _by_storage(self) -> Mapping[Path, Resource]:
         return {resource.storage: resource for resource in reversed(tuple(self._served)) if resource.answer is None}
 
-    def of(self, owner: Owner) -> Resource | None:
+    def of(self, owner: StoredOwner) -> Resource | None:
         """The kind that a reference names; None when it isn't served, or not in this version."""
         return self._by_kind.get(owner.kind_path)
 

@@ -9,19 +9,19 @@ from typing import Any, Final
 from mooring.apiserver import effort, field_errors
 from mooring.apiserver.cel import work
 from mooring.apiserver.cel.checker import STRING, CelType, CompileError, checked, mentions
-from mooring.apiserver.cel.compiler import Program, Scope, compiled
+from mooring.apiserver.cel.compiler import CelScope, Program, compiled
 from mooring.apiserver.cel.values import NONE, CelError, Optional
 from mooring.apiserver.codecs.scalars import equal_json, type_of
 from mooring.apiserver.custom.cel_types import Converter, cel_type_of, converter_of
 from mooring.apiserver.custom.list_types import counterparts
 from mooring.apiserver.custom.structural_schema import NOTHING, Structure
 from mooring.apiserver.effort import Effort, TooMuch
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Rule:
+class CelRule:
     """spec: as the schema says it. of_change: it speaks of the old value, so it needs one. steps: work of one evaluation, without loops."""
 
     spec: Json
@@ -37,7 +37,7 @@ class Rule:
         if self.of_change and old is NOTHING and not optional:
             return None
         try:
-            scope = Scope({}, left)
+            scope = CelScope({}, left)
             scope.did(self.steps + (work.of_comparison(value, old, left.left) if self.convert is not None else 0))
             scope = scope.bound(self._names(value, old, optional))
             if self.program(scope) is True:
@@ -55,7 +55,7 @@ class Rule:
             names["oldSelf"] = convert(old)
         return names
 
-    def _message(self, scope: Scope) -> str:
+    def _message(self, scope: CelScope) -> str:
         if self.message is not None:
             try:
                 text = self.message(scope)
@@ -66,14 +66,14 @@ class Rule:
         return self.spec.get("message") or f"failed rule: {self.spec['rule'].strip()}"
 
 
-def compiled_rule(spec: Json, structure: Structure, *, root: bool) -> Rule:
+def compiled_rule(spec: Json, structure: Structure, *, root: bool) -> CelRule:
     """Raises CompileError."""
     names = names_of(spec, structure, root=root)
     tree, _ = checked(spec["rule"], names)
     message = checked(spec["messageExpression"], names)[0] if spec.get("messageExpression") else None
     steps = work.ROUND + work.of_tree(tree) + (0 if message is None else work.of_tree(message))
     text = None if message is None else compiled(message)
-    return Rule(spec, compiled(tree), text, converter_of(structure), mentions(tree, "oldSelf"), steps)
+    return CelRule(spec, compiled(tree), text, converter_of(structure), mentions(tree, "oldSelf"), steps)
 
 
 def wrong_rule(spec: Json, structure: Structure, *, root: bool) -> str:
@@ -116,22 +116,22 @@ class CelRules:
     """The rules at one node of a schema and below it."""
 
     def __init__(
-        self, structure: Structure, rules: list[Rule], below: dict[str, CelRules], items: CelRules | None, others: CelRules | None
+        self, structure: Structure, rules: list[CelRule], below: dict[str, CelRules], items: CelRules | None, others: CelRules | None
     ) -> None:
         self._structure, self._rules = structure, rules
         self._below, self._items, self._others = below, items, others
 
-    def broken(self, new: Json, old: Any) -> list[Cause]:
+    def broken(self, new: Json, old: Any) -> list[FieldCause]:
         """old: NOTHING at creation."""
-        found: list[Cause] = []
+        found: list[FieldCause] = []
         try:
             self._apply(new, old, "", effort.current(), found)
         except TooMuch:
             text = "validation failed due to running out of cost budget, no further validation rules will be run"
-            found.append(Cause("FieldValueInvalid", _NO_PATH, f"Invalid value: null: {text}"))
+            found.append(FieldCause("FieldValueInvalid", _NO_PATH, f"Invalid value: null: {text}"))
         return found
 
-    def _apply(self, value: Any, old: Any, path: str, left: Effort, found: list[Cause]) -> None:
+    def _apply(self, value: Any, old: Any, path: str, left: Effort, found: list[FieldCause]) -> None:
         if value is None or (old is not NOTHING and equal_json(old, value)):
             return
         for rule in self._rules:
@@ -144,7 +144,7 @@ class CelRules:
         elif isinstance(value, dict):
             self._apply_below(value, old if isinstance(old, dict) else {}, path, left, found)
 
-    def _apply_below(self, value: Json, old: Json, path: str, left: Effort, found: list[Cause]) -> None:
+    def _apply_below(self, value: Json, old: Json, path: str, left: Effort, found: list[FieldCause]) -> None:
         for name, member in value.items():
             declared = name in self._structure.properties
             rules = self._below.get(name) if declared else self._others
@@ -162,7 +162,7 @@ def rules_of(structure: Structure, *, root: bool = True) -> CelRules | None:
     return CelRules(structure, rules, below, items, others) if rules or below or items or others else None
 
 
-def _cause(spec: Json, violation: tuple[str, bool], value: Any, path: str) -> Cause:
+def _cause(spec: Json, violation: tuple[str, bool], value: Any, path: str) -> FieldCause:
     """violation: the message, and whether the rule could be evaluated."""
     text, evaluated = violation
     field, reason = path + spec.get("fieldPath", "") if path else spec.get("fieldPath", "").removeprefix("."), spec.get("reason")
@@ -177,5 +177,5 @@ def _cause(spec: Json, violation: tuple[str, bool], value: Any, path: str) -> Ca
         case "FieldValueDuplicate":
             return field_errors.duplicate(field, value, text)
     if isinstance(value, dict | list):
-        return Cause("FieldValueInvalid", field, f"Invalid value: {text}")
+        return FieldCause("FieldValueInvalid", field, f"Invalid value: {text}")
     return field_errors.invalid(field, value, text)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from mooring.apiserver import field_errors
 from mooring.apiserver.custom.jsonpath import parse_path, printed
 from mooring.apiserver.custom.structural_schema import Structure, structure_of
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import CustomColumn, Json, ScalePaths
 
 
@@ -65,10 +65,10 @@ _COLUMNS_MAX: Final = 100
 _SELECTABLE: Final = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed."
 
 
-def wrong_columns(version: Json, path: str) -> Iterator[Cause]:
+def wrong_columns(version: Json, path: str) -> Iterator[FieldCause]:
     count = len(version.get("additionalPrinterColumns") or ())
     if count > _COLUMNS_MAX:
-        yield Cause("FieldValueTooMany", path, f"Too many: {count}: must have at most {_COLUMNS_MAX} items")
+        yield FieldCause("FieldValueTooMany", path, f"Too many: {count}: must have at most {_COLUMNS_MAX} items")
         return
     for number, column in enumerate(version.get("additionalPrinterColumns") or ()):
         place = f"{path}[{number}]"
@@ -84,7 +84,7 @@ def wrong_columns(version: Json, path: str) -> Iterator[Cause]:
         yield from _wrong_path(column["jsonPath"], f"{place}.JSONPath")
 
 
-def wrong_scale(version: Json, path: str) -> Iterator[Cause]:
+def wrong_scale(version: Json, path: str) -> Iterator[FieldCause]:
     scale, place = (version.get("subresources") or {}).get("scale"), f"{path}.scale"
     if scale is None:
         return
@@ -95,12 +95,12 @@ def wrong_scale(version: Json, path: str) -> Iterator[Cause]:
         yield from _wrong_place(selector, f"{place}.labelSelectorPath", (".spec.", ".status."), "either .spec or .status")
 
 
-def wrong_selectable(version: Json, path: str) -> Iterator[Cause]:
+def wrong_selectable(version: Json, path: str) -> Iterator[FieldCause]:
     fields = version.get("selectableFields") or ()
     structure = structure_of((version.get("schema") or {}).get("openAPIV3Schema") or {})
     seen: set[str] = set()
     if len(fields) > _FIELDS_MAX:
-        yield Cause("FieldValueTooMany", path, f"Too many: {len(fields)}: must have at most {_FIELDS_MAX} items")
+        yield FieldCause("FieldValueTooMany", path, f"Too many: {len(fields)}: must have at most {_FIELDS_MAX} items")
     for number, field in enumerate(fields):
         place, given = f"{path}[{number}].jsonPath", field["jsonPath"]
         if given in seen:
@@ -110,7 +110,7 @@ def wrong_selectable(version: Json, path: str) -> Iterator[Cause]:
         yield from _wrong_field(given, place, structure)
 
 
-def _wrong_field(given: str, place: str, structure: Structure) -> Iterator[Cause]:
+def _wrong_field(given: str, place: str, structure: Structure) -> Iterator[FieldCause]:
     if not given:
         yield field_errors.required(place)
         return
@@ -126,14 +126,14 @@ def _wrong_field(given: str, place: str, structure: Structure) -> Iterator[Cause
         yield field_errors.invalid(place, given, _SELECTABLE)
 
 
-def _wrong_place(given: str, field: str, tops: tuple[str, ...], roots: str) -> Iterator[Cause]:
+def _wrong_place(given: str, field: str, tops: tuple[str, ...], roots: str) -> Iterator[FieldCause]:
     wrong = list(_wrong_path(given, field))
     if not wrong and not given.startswith(tops):
         wrong.append(field_errors.invalid(field, given, f"should be a json path under {roots}"))
     yield from wrong
 
 
-def _wrong_path(given: str, field: str) -> Iterator[Cause]:
+def _wrong_path(given: str, field: str) -> Iterator[FieldCause]:
     if not given:
         yield field_errors.required(field)
     elif not given.startswith("."):

@@ -11,7 +11,7 @@ from mooring.apiserver import effort, field_errors
 from mooring.apiserver.custom import lifecycle
 from mooring.apiserver.custom.columns_and_scale import wrong_columns, wrong_scale, wrong_selectable
 from mooring.apiserver.custom.schema_validation import unknown_formats, wrong_schema
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json
 
 _SCOPES: Final = ("Cluster", "Namespaced")
@@ -29,10 +29,12 @@ _RULE_BYTES: Final = 128
 """Bytes that a rule counts for at least. Differs from kube-apiserver, which estimates the cost of rules."""
 
 
-def validate(new: Json) -> list[Cause]:
+def validate(new: Json) -> list[FieldCause]:
     spec = new["spec"]
     if len(spec["versions"] or ()) > _VERSIONS_MAX:
-        return [Cause("FieldValueTooMany", "spec.versions", f"Too many: {len(spec['versions'])}: must have at most {_VERSIONS_MAX} items")]
+        return [
+            FieldCause("FieldValueTooMany", "spec.versions", f"Too many: {len(spec['versions'])}: must have at most {_VERSIONS_MAX} items")
+        ]
     rules_bytes = _rules_bytes(spec)
     if rules_bytes > _RULES_BYTES_MAX:
         return [
@@ -42,14 +44,14 @@ def validate(new: Json) -> list[Cause]:
     return [*_names(new), *_group(new), *_versions(new), *_conversion(spec.get("conversion") or {}), *_each_version(spec)]
 
 
-def validate_create(new: Json) -> list[Cause]:
+def validate_create(new: Json) -> list[FieldCause]:
     spec, name = new["spec"], new["metadata"].get("name", "")
     is_named = name == f"{spec['names']['plural']}.{spec['group']}"
     found = [] if is_named else [field_errors.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group')]
     return [*found, *_stored_versions(new)]
 
 
-def validate_update(new: Json, old: Json) -> list[Cause]:
+def validate_update(new: Json, old: Json) -> list[FieldCause]:
     """Names and scope stay once they have been accepted."""
     found, spec, before = [], new["spec"], old["spec"]
     known = [version["name"] for version in spec["versions"] or []]
@@ -87,7 +89,7 @@ def _rules_bytes(value: Any) -> int:
     return own + sum(map(_rules_bytes, value.values()))
 
 
-def _names(new: Json) -> Iterator[Cause]:
+def _names(new: Json) -> Iterator[FieldCause]:
     given = new["spec"]["names"]
     for part in ("plural", "singular", "kind", "listKind"):
         mixed = part in ("kind", "listKind")
@@ -103,7 +105,7 @@ def _names(new: Json) -> Iterator[Cause]:
             yield from (field_errors.invalid(f"spec.names.{part}[{number}]", text, reason) for reason in rules.dns_1035_label(text))
 
 
-def _group(new: Json) -> Iterator[Cause]:
+def _group(new: Json) -> Iterator[FieldCause]:
     spec = new["spec"]
     group, scope = spec["group"], spec["scope"]
     if not group:
@@ -120,7 +122,7 @@ def _group(new: Json) -> Iterator[Cause]:
         yield from _approval((new["metadata"].get("annotations") or {}).get(lifecycle.APPROVED, ""))
 
 
-def _approval(given: str) -> Iterator[Cause]:
+def _approval(given: str) -> Iterator[FieldCause]:
     field, text = f"metadata.annotations[{lifecycle.APPROVED}]", f'protected groups must have approval annotation "{lifecycle.APPROVED}"'
     if not given:
         yield field_errors.required(field, f"{text}, {_SEE}")
@@ -136,7 +138,7 @@ def _is_url(text: str) -> bool:
     return bool(parts.scheme and parts.netloc)
 
 
-def _versions(new: Json) -> Iterator[Cause]:
+def _versions(new: Json) -> Iterator[FieldCause]:
     versions = new["spec"]["versions"] or []
     version_names = [version["name"] for version in versions]
     if len(set(version_names)) < len(version_names):
@@ -151,7 +153,7 @@ def _versions(new: Json) -> Iterator[Cause]:
         yield field_errors.invalid("spec.preserveUnknownFields", True, f"cannot set to true, {_OTHERS}")
 
 
-def _deprecation(version: Json, field: str) -> Iterator[Cause]:
+def _deprecation(version: Json, field: str) -> Iterator[FieldCause]:
     text = version.get("deprecationWarning")
     if text is None:
         return
@@ -175,7 +177,7 @@ def _left_behind(version: str) -> str:
     )
 
 
-def _stored_versions(new: Json) -> Iterator[Cause]:
+def _stored_versions(new: Json) -> Iterator[FieldCause]:
     """They name the versions that objects may be stored in."""
     stored, field = new["status"].get("storedVersions") or [], "status.storedVersions"
     if not stored:
@@ -186,7 +188,7 @@ def _stored_versions(new: Json) -> Iterator[Cause]:
         yield field_errors.invalid(field, stored, f"must have the storage version {current}")
 
 
-def _conversion(conversion: Json) -> Iterator[Cause]:
+def _conversion(conversion: Json) -> Iterator[FieldCause]:
     """Differs from kube-apiserver: conversion by a webhook is refused."""
     strategy, webhook = conversion.get("strategy", ""), conversion.get("webhook")
     if not strategy:
@@ -199,7 +201,7 @@ def _conversion(conversion: Json) -> Iterator[Cause]:
         yield field_errors.forbidden("spec.conversion.conversionReviewVersions", "should not be set when strategy is not set to Webhook")
 
 
-def _each_version(spec: Json) -> Iterator[Cause]:
+def _each_version(spec: Json) -> Iterator[FieldCause]:
     """Where all versions say the same, the causes name one place for all, as the API server's do."""
     versions = spec["versions"] or []
     for part, inner, wrong in _PARTS:
@@ -215,7 +217,7 @@ def _each_version(spec: Json) -> Iterator[Cause]:
                 yield field_errors.required(f"spec.versions[{number}].schema.openAPIV3Schema")
 
 
-def _schema(version: Json, path: str) -> list[Cause]:
+def _schema(version: Json, path: str) -> list[FieldCause]:
     schema = (version.get("schema") or {}).get("openAPIV3Schema")
     return [] if schema is None else wrong_schema(schema, f"{path}.openAPIV3Schema")
 

@@ -18,19 +18,19 @@ from mooring.apiserver.aside import is_aside
 from mooring.apiserver.custom import lifecycle
 from mooring.apiserver.custom.definition_kind import CUSTOM_RESOURCE_DEFINITIONS
 from mooring.apiserver.custom.lifecycle import APPROVED, AcceptedNames
-from mooring.apiserver.custom.served_kinds import Kind, VersionParts, parts_of
+from mooring.apiserver.custom.served_kinds import CustomKind, VersionParts, parts_of
 from mooring.apiserver.portions import Portion
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.server_side_apply.managed import record_of_status
 from mooring.apiserver.shallow import items, members, value, values
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.table import Change, Stored
+from mooring.apiserver.table import Stored, StoredChange
 
 _RECORD: Final = "managedFields"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Head:
+class DefinitionHead:
     """The part of a definition that must be at hand with each change of another one: all but its schemas, which may be large.
 
     definition: metadata, spec and status as far as `lifecycle.py` reads them. versions: each as its bytes.
@@ -40,7 +40,7 @@ class Head:
     versions: list[msgspec.Raw]
 
 
-def head_of(body: bytes) -> Head:
+def head_of(body: bytes) -> DefinitionHead:
     """body: of a stored definition."""
     found = members(body)
     metadata, spec = members(found["metadata"]), members(found["spec"])
@@ -48,7 +48,7 @@ def head_of(body: bytes) -> Head:
     approved = values(metadata, "annotations").get("annotations") or {}
     meta["annotations"] = {APPROVED: approved[APPROVED]} if APPROVED in approved else {}
     definition = {"metadata": meta, "spec": values(spec, "group", "names", "scope"), "status": value(found["status"])}
-    return Head(definition, items(spec["versions"]))
+    return DefinitionHead(definition, items(spec["versions"]))
 
 
 def digest(version: Any) -> bytes:
@@ -93,7 +93,7 @@ class Definitions:
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self._heads: dict[str, Head] = {}
+        self._heads: dict[str, DefinitionHead] = {}
         self._names = AcceptedNames()
         self._served: dict[str, _Served] = {}
         self._prepared: _Parts = {}
@@ -119,7 +119,7 @@ class Definitions:
             versions = {digest(version): version for version in obj["spec"]["versions"]}
             self._prepared = {each: known.get(each) or parts_of(version) for each, version in versions.items()}
 
-    def _follow(self, resource: Resource, change: Change) -> None:
+    def _follow(self, resource: Resource, change: StoredChange) -> None:
         if resource.storage == CUSTOM_RESOURCE_DEFINITIONS.storage:
             self._follow_definition(change)
         elif change.new is None and resource.custom is not None and not len(self._store.table(resource)):
@@ -127,7 +127,7 @@ class Definitions:
             if definition is not None and definition["metadata"].get("deletionTimestamp"):
                 self._finish(definition, change.at)
 
-    def _follow_definition(self, change: Change) -> None:
+    def _follow_definition(self, change: StoredChange) -> None:
         if change.new is not None:
             head = head_of(change.new.body)
             self._know(head)
@@ -140,16 +140,16 @@ class Definitions:
         for other in self._refused(group):
             self._settle(other, change.at)  # (a name may have become free)
 
-    def _know(self, head: Head) -> None:
+    def _know(self, head: DefinitionHead) -> None:
         self._heads[head.definition["metadata"]["name"]] = head
         self._names.put(head.definition)
 
-    def _refused(self, group: str) -> list[Head]:
+    def _refused(self, group: str) -> list[DefinitionHead]:
         """The definitions of a group that have not got the names that they want."""
         of_group = [head for head in self._heads.values() if head.definition["spec"]["group"] == group]
         return [head for head in of_group if not lifecycle.has_condition(head.definition, "NamesAccepted")]
 
-    def _settle(self, head: Head, now: float) -> None:
+    def _settle(self, head: DefinitionHead, now: float) -> None:
         """Writes the status that follows; that write leads here again, and then the kinds are served."""
         definition = head.definition
         status = lifecycle.status_of(definition, self._names.taken_from(definition), now)
@@ -164,7 +164,7 @@ class Definitions:
 
     # kinds
 
-    def _serve(self, head: Head) -> None:
+    def _serve(self, head: DefinitionHead) -> None:
         """Every version that is served is a kind. Objects are there even when none is. Nothing changes where nothing else is said."""
         definition, name = head.definition, head.definition["metadata"]["name"]
         before, versions = self._served.get(name), {digest(version): version for version in head.versions}
@@ -176,7 +176,7 @@ class Definitions:
         parts = {each: known.get(each) or parts_of(value(version)) for each, version in versions.items()}
         if self._prepared.keys() == parts.keys():
             self._prepared = {}
-        kind = Kind(definition, tuple(parts.values()))
+        kind = CustomKind(definition, tuple(parts.values()))
         new = self._served[name] = _Served(says, parts, kind.served(), kind.stored())
         self._store.ensure_table(new.stored)
         self._store.serve(new.kinds, () if before is None else before.kinds)

@@ -10,11 +10,11 @@ import msgspec
 
 from mooring.apiserver import field_errors
 from mooring.apiserver.custom.structural_schema import NOTHING, Structure
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json
 
 
-def duplicates(value: Any, structure: Structure, path: str = "") -> Iterator[Cause]:
+def duplicates(value: Any, structure: Structure, path: str = "") -> Iterator[FieldCause]:
     """One cause for each item that is there a second time."""
     if isinstance(value, list):
         yield from _twice(value, structure, path)
@@ -37,7 +37,7 @@ def counterparts(value: list[Any], old: Any, schema: Json) -> Iterator[tuple[Any
         yield item, before.get(_key(item, keys), NOTHING) if before else NOTHING
 
 
-def _twice(value: list[Any], structure: Structure, path: str) -> Iterator[Cause]:
+def _twice(value: list[Any], structure: Structure, path: str) -> Iterator[FieldCause]:
     if structure.list_type not in ("set", "map"):
         return
     if structure.list_type == "map":
@@ -68,7 +68,7 @@ _MAP_TYPES: Final = ("atomic", "granular")
 _LIST, _KEYS, _MAP = "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type"
 
 
-def wrong_list(schema: Json, path: str) -> Iterator[Cause]:
+def wrong_list(schema: Json, path: str) -> Iterator[FieldCause]:
     kind, keys = schema.get(_LIST), schema.get(_KEYS) or []
     if keys and kind != "map":
         missing, text = kind is None, "must be map if x-kubernetes-list-map-keys is non-empty"
@@ -87,7 +87,7 @@ def wrong_list(schema: Json, path: str) -> Iterator[Cause]:
         yield from _wrong_map_list(items, keys, path)
 
 
-def wrong_map(schema: Json, path: str) -> Iterator[Cause]:
+def wrong_map(schema: Json, path: str) -> Iterator[FieldCause]:
     kind = schema.get(_MAP)
     if kind is None:
         return
@@ -97,7 +97,7 @@ def wrong_map(schema: Json, path: str) -> Iterator[Cause]:
         yield field_errors.invalid(f"{path}.type", schema.get("type", ""), "must be object if x-kubernetes-map-type is specified")
 
 
-def _wrong_set(items: Json, path: str) -> Iterator[Cause]:
+def _wrong_set(items: Json, path: str) -> Iterator[FieldCause]:
     """Items are compared as wholes."""
     if items.get("nullable"):
         yield field_errors.forbidden(f"{path}.nullable", "cannot be nullable when x-kubernetes-list-type is set")
@@ -107,7 +107,7 @@ def _wrong_set(items: Json, path: str) -> Iterator[Cause]:
         yield field_errors.invalid(f"{path}.{_LIST}", items.get(_LIST), "must be atomic as item of a list with x-kubernetes-list-type=set")
 
 
-def _wrong_map_list(items: Json | list[Any] | None, keys: list[str], path: str) -> Iterator[Cause]:
+def _wrong_map_list(items: Json | list[Any] | None, keys: list[str], path: str) -> Iterator[FieldCause]:
     if not keys:
         yield field_errors.required(f"{path}.{_KEYS}", "must not be empty if x-kubernetes-list-type is map")
     if items is None:
@@ -129,7 +129,7 @@ def _wrong_map_list(items: Json | list[Any] | None, keys: list[str], path: str) 
         yield field_errors.invalid(f"{path}.{_KEYS}", keys, "must not contain duplicate entries")
 
 
-def _wrong_key(schema: Json | None, key: str, is_required: bool, path: str) -> Iterator[Cause]:
+def _wrong_key(schema: Json | None, key: str, is_required: bool, path: str) -> Iterator[FieldCause]:
     if schema is None:
         return
     place = f"{path}.items.properties[{key}]"

@@ -11,7 +11,7 @@ from mooring.apiserver.codecs.schema import decode
 from mooring.apiserver.custom.list_types import duplicates
 from mooring.apiserver.custom.structural_schema import NOTHING, Structure
 from mooring.apiserver.custom.value_validation import check
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.metadata import META_MESSAGES
 from mooring.apiserver.resource import Json, ScalePaths
 
@@ -35,7 +35,7 @@ def decode_embedded(value: Any, structure: Structure, unknown: list[str], path: 
         unknown += [f"{place}.metadata.{name}" for name in gone]
 
 
-def wrong_embedded(value: Any, structure: Structure, path: str = "") -> Iterator[Cause]:
+def wrong_embedded(value: Any, structure: Structure, path: str = "") -> Iterator[FieldCause]:
     """Problems of their names and labels. (The schema requires apiVersion and kind.)"""
     for place, obj in _embedded(value, structure, path):
         version, kind = obj.get("apiVersion"), obj.get("kind")
@@ -61,7 +61,7 @@ def _embedded(value: Any, structure: Structure, path: str) -> Iterator[tuple[str
 
 
 _BLOCKING: Final = {f"FieldValue{why}" for why in ("NotSupported", "Required", "TooLong", "TooMany", "TypeInvalid")}
-_UNCHECKED: Final = Cause(
+_UNCHECKED: Final = FieldCause(
     "FieldValueInvalid",
     "<nil>",
     "Invalid value: null: some validation rules were not checked because the object was invalid; "
@@ -76,13 +76,13 @@ class Validator:
     def __init__(self, kind: str, structure: Structure, rules: CelRules | None, scale: ScalePaths | None) -> None:
         self._kind, self._structure, self._rules, self._scale = kind, structure, rules, scale
 
-    def created(self, new: Json) -> list[Cause]:
+    def created(self, new: Json) -> list[FieldCause]:
         return self._judge(new, NOTHING)
 
-    def updated(self, new: Json, old: Json) -> list[Cause]:
+    def updated(self, new: Json, old: Json) -> list[FieldCause]:
         return self._judge(new, old)
 
-    def _judge(self, new: Json, old: Any) -> list[Cause]:
+    def _judge(self, new: Json, old: Any) -> list[FieldCause]:
         if new["kind"] == self._kind:
             found = [*check(new, self._structure.raw, "", old), *self._replicas(new)]
         else:  # (it is not held against the schema, nor are its metadata: `write_pipeline.wrong_metadata`)
@@ -97,7 +97,7 @@ class Validator:
             return [*found, _UNCHECKED]
         return [*found, *self._rules.broken(new, old)]
 
-    def _replicas(self, new: Json) -> list[Cause]:
+    def _replicas(self, new: Json) -> list[FieldCause]:
         """The value behind the scale sub-resource must be a count."""
         found = []
         for steps in (self._scale.spec_replicas, self._scale.status_replicas) if self._scale is not None else ():
@@ -106,5 +106,5 @@ class Validator:
                 value = value.get(step) if isinstance(value, dict) else None
             if isinstance(value, int) and not isinstance(value, bool) and not 0 <= value <= _REPLICAS_MAX:
                 text = "should be a non-negative integer" if value < 0 else "should be less than or equal to 2147483647"
-                found.append(Cause("FieldValueInvalid", f".{'.'.join(steps)}", f"Invalid value: {value}: {text}"))
+                found.append(FieldCause("FieldValueInvalid", f".{'.'.join(steps)}", f"Invalid value: {value}: {text}"))
         return found

@@ -9,7 +9,7 @@ from typing import Final
 from mooring.apiserver import field_errors
 from mooring.apiserver.custom.cel_rules import is_of_change, wrong_message, wrong_rule
 from mooring.apiserver.custom.structural_schema import Structure, structure_of
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json
 
 _RULES: Final = "x-kubernetes-validations"
@@ -18,7 +18,7 @@ _STEP: Final = re.compile(r"\.([^.\[\]]+)|\['([^']*)'\]")
 _MESSAGE_MAX: Final = 2048
 
 
-def wrong_rules(schema: Json, path: str) -> Iterator[Cause]:
+def wrong_rules(schema: Json, path: str) -> Iterator[FieldCause]:
     """schema: one that is structural."""
     yield from _wrong_at(structure_of(schema), path, "", root=True)
     for place, inner in _value_schemas(schema, path):
@@ -26,7 +26,7 @@ def wrong_rules(schema: Json, path: str) -> Iterator[Cause]:
             yield field_errors.forbidden(f"{place}.{_RULES}", "must be empty to be structural")
 
 
-def _wrong_at(structure: Structure, path: str, loose: str, *, root: bool = False) -> Iterator[Cause]:
+def _wrong_at(structure: Structure, path: str, loose: str, *, root: bool = False) -> Iterator[FieldCause]:
     """loose: the place above whose items have no identity, so that an old value can't be found; "" where there is none."""
     for number, spec in enumerate(structure.rules):
         yield from _wrong_rule(spec, structure, f"{path}.{_RULES}[{number}]", loose, root=root)
@@ -38,7 +38,7 @@ def _wrong_at(structure: Structure, path: str, loose: str, *, root: bool = False
         yield from _wrong_at(structure.items, f"{path}.items", loose or ("" if structure.list_type == "map" else path))
 
 
-def _wrong_rule(spec: Json, structure: Structure, path: str, loose: str, *, root: bool) -> Iterator[Cause]:
+def _wrong_rule(spec: Json, structure: Structure, path: str, loose: str, *, root: bool) -> Iterator[FieldCause]:
     rule, message, expression = (spec.get(part) or "" for part in ("rule", "message", "messageExpression"))
     if message and not message.strip():
         yield field_errors.invalid(f"{path}.message", message, "must be non-empty if specified")
@@ -65,7 +65,7 @@ def _wrong_rule(spec: Json, structure: Structure, path: str, loose: str, *, root
         yield field_errors.invalid(f"{path}.messageExpression", expression, why)
 
 
-def _wrong_change(spec: Json, structure: Structure, path: str, loose: str, *, root: bool) -> Iterator[Cause]:
+def _wrong_change(spec: Json, structure: Structure, path: str, loose: str, *, root: bool) -> Iterator[FieldCause]:
     of_change = is_of_change(spec, structure, root=root)
     if of_change and loose:
         text = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {loose}"

@@ -13,7 +13,7 @@ from mooring.apiserver.custom.object_validation import wrong_embedded
 from mooring.apiserver.custom.pruning import prune
 from mooring.apiserver.custom.structural_schema import NOTHING, has_rules, structure_of
 from mooring.apiserver.custom.value_validation import check
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.regexp.programs import go_regexp
 from mooring.apiserver.resource import Json
 
@@ -29,7 +29,7 @@ _WHOLE: Final = {"apiVersion": "string", "kind": "string", "metadata": "object"}
 _NAMES: Final = {"name", "generateName"}
 
 
-def wrong_schema(schema: Json, path: str) -> list[Cause]:
+def wrong_schema(schema: Json, path: str) -> list[FieldCause]:
     """path: of the openAPIV3Schema."""
     found = list(_wrong_root(schema, path)) + list(_wrong(schema, path, "root"))
     if not found:
@@ -52,7 +52,7 @@ def unknown_formats(schema: Json) -> Iterator[str]:
             yield from unknown_formats(inner)
 
 
-def _wrong_root(schema: Json, path: str) -> Iterator[Cause]:
+def _wrong_root(schema: Json, path: str) -> Iterator[FieldCause]:
     if not schema.get("type"):
         yield field_errors.required(f"{path}.type", "must not be empty at the root")
     elif schema["type"] != "object":
@@ -64,7 +64,7 @@ def _wrong_root(schema: Json, path: str) -> Iterator[Cause]:
     yield from _wrong_whole(schema, path, "top-level ")
 
 
-def _wrong_whole(schema: Json, path: str, where: str) -> Iterator[Cause]:
+def _wrong_whole(schema: Json, path: str, where: str) -> Iterator[FieldCause]:
     """apiVersion, kind and metadata are what they are everywhere; of metadata only names may be spoken of."""
     for name, kind in _WHOLE.items():
         inner = (schema.get("properties") or {}).get(name)
@@ -80,7 +80,7 @@ def _wrong_whole(schema: Json, path: str, where: str) -> Iterator[Cause]:
             yield field_errors.forbidden(place, text)
 
 
-def _wrong(schema: Json, path: str, where: str) -> Iterator[Cause]:
+def _wrong(schema: Json, path: str, where: str) -> Iterator[FieldCause]:
     """where: root, field or item."""
     yield from _wrong_type(schema, path, where)
     yield from (field_errors.forbidden(f"{path}.{part}", f"{part} is not supported") for part in _UNSUPPORTED if schema.get(part))
@@ -97,7 +97,7 @@ def _wrong(schema: Json, path: str, where: str) -> Iterator[Cause]:
     yield from _wrong_below(schema, path)
 
 
-def _wrong_type(schema: Json, path: str, where: str) -> Iterator[Cause]:
+def _wrong_type(schema: Json, path: str, where: str) -> Iterator[FieldCause]:
     kind = schema.get("type", "")
     free = schema.get("x-kubernetes-int-or-string") or schema.get("x-kubernetes-preserve-unknown-fields")
     if kind and kind not in _TYPES:
@@ -110,7 +110,7 @@ def _wrong_type(schema: Json, path: str, where: str) -> Iterator[Cause]:
         yield field_errors.required(f"{path}.items", "must be specified")
 
 
-def _wrong_embedded(schema: Json, path: str) -> Iterator[Cause]:
+def _wrong_embedded(schema: Json, path: str) -> Iterator[FieldCause]:
     if not schema.get("x-kubernetes-embedded-resource"):
         return
     if not schema.get("properties") and not schema.get("x-kubernetes-preserve-unknown-fields"):
@@ -121,7 +121,7 @@ def _wrong_embedded(schema: Json, path: str) -> Iterator[Cause]:
     yield from _wrong_whole(schema, path, "embedded resource ")
 
 
-def _wrong_values(schema: Json, path: str) -> Iterator[Cause]:
+def _wrong_values(schema: Json, path: str) -> Iterator[FieldCause]:
     """Patterns, and schemas that only say which values are right."""
     if schema.get("pattern"):
         try:
@@ -139,7 +139,7 @@ def _joined(schema: Json, path: str) -> Iterator[tuple[str, Json]]:
         yield f"{path}.not", schema["not"]
 
 
-def _wrong_within(schema: Json, path: str) -> Iterator[Cause]:
+def _wrong_within(schema: Json, path: str) -> Iterator[FieldCause]:
     for part, must in _EMPTY_WITHIN.items():
         if schema.get(part) not in (None, "", False) and not (part == "type" and schema.get("type") in ("integer", "string")):
             yield field_errors.forbidden(f"{path}.{part}", f"must be {must} to be structural")
@@ -155,7 +155,7 @@ def _wrong_within(schema: Json, path: str) -> Iterator[Cause]:
         yield from _wrong_within(schema["items"], f"{path}.items")
 
 
-def _wrong_below(schema: Json, path: str) -> Iterator[Cause]:
+def _wrong_below(schema: Json, path: str) -> Iterator[FieldCause]:
     for name, inner in (schema.get("properties") or {}).items():
         if not (name in _WHOLE and isinstance(inner, dict) and not inner.get("type")):
             yield from _wrong(inner, f"{path}.properties[{name}]", "field")
@@ -168,7 +168,7 @@ def _wrong_below(schema: Json, path: str) -> Iterator[Cause]:
         yield from _wrong(others, f"{path}.additionalProperties", "field")
 
 
-def _wrong_defaults(schema: Json, path: str) -> Iterator[Cause]:
+def _wrong_defaults(schema: Json, path: str) -> Iterator[FieldCause]:
     """Defaults are values that the schema itself accepts, with nothing in them that it would drop."""
     if "default" in schema:
         structure, value = structure_of(schema), copy.deepcopy(schema["default"])

@@ -17,7 +17,7 @@ from mooring.apiserver.custom.pruning import drop_nulls, fill, prune, whole_numb
 from mooring.apiserver.custom.structural_schema import Structure, has_rules, structure_of
 from mooring.apiserver.kinds import version_order
 from mooring.apiserver.metadata import META_MESSAGES
-from mooring.apiserver.resource import Action, Custom, CustomColumn, Json, Resource, ScalePaths, Status, StorageVersion, View
+from mooring.apiserver.resource import Action, Custom, CustomColumn, Json, OtherObjects, Resource, ScalePaths, Status, StorageVersion
 from mooring.kube.errors import Forbidden
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def parts_of(version: Json) -> VersionParts:
     return VersionParts(version, schema, structure, _rules(structure), columns_of(version), fields_of(version))
 
 
-class Kind:
+class CustomKind:
     """A definition and its versions, as kinds. definition: as `definitions.py` keeps one."""
 
     def __init__(self, definition: Json, versions: Sequence[VersionParts]) -> None:
@@ -238,7 +238,7 @@ class _Life:
     with_status: bool
     ending: bool
 
-    def admit(self, new: Json, _view: View) -> None:
+    def admit(self, new: Json, _view: OtherObjects) -> None:
         if not self.ending:
             return
         name, (group, _, plural) = new["metadata"].get("name", ""), self.storage

@@ -11,7 +11,7 @@ from mooring.apiserver.custom.formats import KNOWN, fits
 from mooring.apiserver.custom.list_types import counterparts
 from mooring.apiserver.custom.structural_schema import NOTHING
 from mooring.apiserver.effort import Effort, TooMuch
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.regexp.programs import go_regexp
 from mooring.apiserver.resource import Json
 
@@ -26,15 +26,15 @@ _FORMATS: Final = {"integer": "int64", "number": "float64"}
 _SCHEMAS: Final = ("allOf", "anyOf", "oneOf", "not")
 
 
-def check(value: Any, schema: Json, path: str = "", old: Any = NOTHING) -> list[Cause]:
+def check(value: Any, schema: Json, path: str = "", old: Any = NOTHING) -> list[FieldCause]:
     """old: the stored value or NOTHING. Differs from kube-apiserver: a value that is too much work for its schema is refused."""
     try:
         return _check(value, schema, path, old, effort.current())
     except TooMuch:
-        return [Cause("FieldValueInvalid", path or "<nil>", f"Invalid value: {type_of(value)}: too many values for such a schema")]
+        return [FieldCause("FieldValueInvalid", path or "<nil>", f"Invalid value: {type_of(value)}: too many values for such a schema")]
 
 
-def _check(value: Any, schema: Json, path: str, old: Any, work: Effort) -> list[Cause]:
+def _check(value: Any, schema: Json, path: str, old: Any, work: Effort) -> list[FieldCause]:
     work.spend(_EACH)
     if old is not NOTHING and equal_json(old, value):
         return []
@@ -47,7 +47,7 @@ def _check(value: Any, schema: Json, path: str, old: Any, work: Effort) -> list[
     return [*own, *_own(value, schema, path, old, work), *_joined(value, schema, path, old, work)]
 
 
-def _type(value: Any, schema: Json, path: str) -> list[Cause]:
+def _type(value: Any, schema: Json, path: str) -> list[FieldCause]:
     """As kube-apiserver: of a value with a format other than a number's, lists pass; others are told the format, also that of the value."""
     found, wanted, form = type_of(value), schema.get("type", ""), _known_format(schema)
     if schema.get("x-kubernetes-int-or-string"):
@@ -61,7 +61,7 @@ def _type(value: Any, schema: Json, path: str) -> list[Cause]:
     wrong = [_wrong_type(path, _FORMATS.get(found, ""), form) if by_format else _wrong_type(path, found, wanted)]
     if found == "number" and wanted == "integer" and "format" not in schema:
         text = f'Invalid value: "": Checked value must be of type integer (default format) in {path}'
-        wrong.append(Cause("FieldValueInvalid", "<nil>", text))
+        wrong.append(FieldCause("FieldValueInvalid", "<nil>", text))
     return wrong
 
 
@@ -70,12 +70,12 @@ def _known_format(schema: Json) -> str:
     return form if form.replace("-", "") in KNOWN else ""
 
 
-def _wrong_type(path: str, found: str, wanted: str) -> Cause:
+def _wrong_type(path: str, found: str, wanted: str) -> FieldCause:
     text = f'Invalid value: "{found}": {path} in body must be of type {wanted}: "{found}"'
-    return Cause("FieldValueTypeInvalid", path, text)
+    return FieldCause("FieldValueTypeInvalid", path, text)
 
 
-def _enum(value: Any, schema: Json, path: str, work: Effort) -> list[Cause]:
+def _enum(value: Any, schema: Json, path: str, work: Effort) -> list[FieldCause]:
     allowed = schema.get("enum")
     work.spend(len(allowed or ()))
     if not allowed or any(equal_json(value, choice) for choice in allowed):
@@ -85,7 +85,7 @@ def _enum(value: Any, schema: Json, path: str, work: Effort) -> list[Cause]:
     return [cause]
 
 
-def _own(value: Any, schema: Json, path: str, old: Any, work: Effort) -> Iterator[Cause]:
+def _own(value: Any, schema: Json, path: str, old: Any, work: Effort) -> Iterator[FieldCause]:
     match value:
         case bool():
             return
@@ -99,7 +99,7 @@ def _own(value: Any, schema: Json, path: str, old: Any, work: Effort) -> Iterato
             yield from _object(value, schema, path, old, work)
 
 
-def _number(value: float, schema: Json, path: str) -> Iterator[Cause]:
+def _number(value: float, schema: Json, path: str) -> Iterator[FieldCause]:
     """Differs from kube-apiserver, which cuts the decimals off a bound that a whole number is held against."""
     step, least, most = schema.get("multipleOf"), schema.get("minimum"), schema.get("maximum")
     if step and value % step:
@@ -113,7 +113,7 @@ def _number(value: float, schema: Json, path: str) -> Iterator[Cause]:
         yield field_errors.invalid(path, value, f"Checked value must be of type integer with format {schema['format']} in {path}")
 
 
-def _string(value: str, schema: Json, path: str, work: Effort) -> Iterator[Cause]:
+def _string(value: str, schema: Json, path: str, work: Effort) -> Iterator[FieldCause]:
     most, least, pattern, form = (schema.get(part) for part in ("maxLength", "minLength", "pattern", "format"))
     if most is not None and len(value) > most:
         yield field_errors.too_long(path, most)
@@ -126,10 +126,10 @@ def _string(value: str, schema: Json, path: str, work: Effort) -> Iterator[Cause
         yield _says(path, value, f"should match '{field_errors.shortened(pattern)}'")
     if form and not fits(value, form):
         shown = field_errors.shown(value)
-        yield Cause("FieldValueTypeInvalid", path, f"Invalid value: {shown}: {path} in body must be of type {form}: {shown}")
+        yield FieldCause("FieldValueTypeInvalid", path, f"Invalid value: {shown}: {path} in body must be of type {form}: {shown}")
 
 
-def _list(value: list[Any], schema: Json, path: str, old: Any, work: Effort) -> Iterator[Cause]:
+def _list(value: list[Any], schema: Json, path: str, old: Any, work: Effort) -> Iterator[FieldCause]:
     most, least, items = schema.get("maxItems"), schema.get("minItems"), schema.get("items")
     if most is not None and len(value) > most:
         yield _too_many(path, len(value), most)
@@ -140,7 +140,7 @@ def _list(value: list[Any], schema: Json, path: str, old: Any, work: Effort) -> 
             yield from _check(item, items, f"{path}[{number}]", before, work)
 
 
-def _object(value: Json, schema: Json, path: str, old: Any, work: Effort) -> Iterator[Cause]:
+def _object(value: Json, schema: Json, path: str, old: Any, work: Effort) -> Iterator[FieldCause]:
     most, least = schema.get("maxProperties"), schema.get("minProperties")
     if most is not None and len(value) > most:
         yield _too_many(path, len(value), most)
@@ -161,7 +161,7 @@ def _object(value: Json, schema: Json, path: str, old: Any, work: Effort) -> Ite
         yield from (field_errors.required(_member(path, name)) for name in ("apiVersion", "kind") if not value.get(name))
 
 
-def _joined(value: Any, schema: Json, path: str, old: Any, work: Effort) -> Iterator[Cause]:
+def _joined(value: Any, schema: Json, path: str, old: Any, work: Effort) -> Iterator[FieldCause]:
     """allOf, anyOf, oneOf, not."""
     if not any(part in schema for part in _SCHEMAS):
         return
@@ -183,17 +183,17 @@ def _joined(value: Any, schema: Json, path: str, old: Any, work: Effort) -> Iter
         yield _whole(path, "must not validate the schema (not)")
 
 
-def _whole(path: str, text: str) -> Cause:
+def _whole(path: str, text: str) -> FieldCause:
     """Differs from kube-apiserver, which names the place in the text alone."""
-    return Cause("FieldValueInvalid", path, f'Invalid value: "": "{path}" {text}')
+    return FieldCause("FieldValueInvalid", path, f'Invalid value: "": "{path}" {text}')
 
 
-def _says(path: str, value: Any, text: str) -> Cause:
+def _says(path: str, value: Any, text: str) -> FieldCause:
     return field_errors.invalid(path, value, f"{path} in body {text}")
 
 
-def _too_many(path: str, found: int, most: int) -> Cause:
-    return Cause("FieldValueTooMany", path, f"Too many: {found}: must have at most {most} items")
+def _too_many(path: str, found: int, most: int) -> FieldCause:
+    return FieldCause("FieldValueTooMany", path, f"Too many: {found}: must have at most {most} items")
 
 
 def _shown(number: float) -> str:

@@ -27,7 +27,7 @@ import msgspec
 
 from mooring.apiserver.disk.rows import (
     Damaged,
-    Entry,
+    DiskRow,
     Saved,
     StorageFailed,
     Totals,
@@ -152,7 +152,7 @@ class ObjectFile:
                 self._database.execute("PRAGMA synchronous = NORMAL")
             self._log_bytes: int = self._one("SELECT coalesce(sum(length(changes)), 0) FROM log")[0]
 
-    def append(self, entries: Sequence[Entry]) -> None:
+    def append(self, entries: Sequence[DiskRow]) -> None:
         """Commits them all or none: on disk when this returns. Raises StorageFailed; then the file must not be used any more."""
         first, version = entries[0].version, entries[-1].version
         assert (first, version - first) == (self.version + 1, len(entries) - 1), "no version is left out"
@@ -207,7 +207,7 @@ class ObjectFile:
         except sqlite3.Error:
             pass  # it is what it is: whoever opens it next checks it
 
-    def _with_folded(self, last: dict[tuple[str, str, str], Entry], version: int) -> Totals:
+    def _with_folded(self, last: dict[tuple[str, str, str], DiskRow], version: int) -> Totals:
         """Writes these objects, in place of those of the same key."""
         count, digest = self._totals.count, self._totals.digest
         for chunk in _chunks(last.values()):
@@ -262,7 +262,7 @@ def _read(database: sqlite3.Connection) -> Saved:
     if totals.checksum != checksum:
         raise ValueError("the checksum of its totals is wrong")
     rows = database.execute(_OBJECTS).fetchall()
-    objects = tuple(Entry(*row[:6]) for row in rows)
+    objects = tuple(DiskRow(*row[:6]) for row in rows)
     for entry, row in zip(objects, rows, strict=True):
         if object_checksum(entry) != row[6]:
             raise ValueError(f"the checksum of {entry.kind} {entry.namespace}/{entry.name} is wrong")
@@ -271,7 +271,7 @@ def _read(database: sqlite3.Connection) -> Saved:
     return Saved(totals, objects, tuple(_read_log(database, version)))
 
 
-def _read_log(database: sqlite3.Connection, version: int) -> Iterator[Entry]:
+def _read_log(database: sqlite3.Connection, version: int) -> Iterator[DiskRow]:
     for row in database.execute(_LOG):
         if row[0] != version + 1:
             raise ValueError(f"the log has nothing between the versions {version} and {row[0]}")
@@ -283,7 +283,7 @@ def _set_totals(database: sqlite3.Connection, totals: Totals) -> None:
     database.execute(_SET_TOTALS, (totals.version, totals.count, totals.digest, totals.careless, totals.checksum))
 
 
-def _chunks(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+def _chunks(entries: Iterable[DiskRow]) -> Iterator[list[DiskRow]]:
     left = iter(entries)
     while chunk := list(itertools.islice(left, _ROWS_PER_STATEMENT)):
         yield chunk

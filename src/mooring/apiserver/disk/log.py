@@ -19,10 +19,10 @@ from collections.abc import Callable
 from typing import Final
 
 from mooring.apiserver.disk.file import ObjectFile
-from mooring.apiserver.disk.rows import Entry, StorageFailed, kind_of
+from mooring.apiserver.disk.rows import DiskRow, StorageFailed, kind_of
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.table import Change
+from mooring.apiserver.table import StoredChange
 from mooring.base.log import logger
 from mooring.kube.errors import ServerError
 
@@ -31,7 +31,7 @@ _log = logger(__name__)
 _CHANGES_MAX: Final = 1024
 """Changes in one commit, unless a single turn has made more."""
 
-Written = tuple[Resource, Change]
+Written = tuple[Resource, StoredChange]
 
 
 class Log:
@@ -74,7 +74,7 @@ class Log:
         await asyncio.shield(self._loop.run_in_executor(None, self._thread.join))
         self.failure = self.failure or "the file is closed"
 
-    def _changed(self, resource: Resource, change: Change) -> None:
+    def _changed(self, resource: Resource, change: StoredChange) -> None:
         if not self._turn:
             self._loop.call_soon(self._hand_over)
         self._turn.append((resource, change))
@@ -140,6 +140,6 @@ class Log:
             self._file.fold()
 
 
-def _entry(resource: Resource, change: Change) -> Entry:
+def _entry(resource: Resource, change: StoredChange) -> DiskRow:
     key = change.key
-    return Entry(kind_of(resource), key.namespace, key.name, change.rv, change.at, None if change.new is None else change.new.body)
+    return DiskRow(kind_of(resource), key.namespace, key.name, change.rv, change.at, None if change.new is None else change.new.body)

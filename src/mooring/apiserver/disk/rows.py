@@ -13,7 +13,7 @@ from mooring.apiserver.resource import Resource
 from mooring.base.errors import ConfigError, MooringError
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True):
+class DiskRow(msgspec.Struct, frozen=True, array_like=True):
     """An object as of one version. kind: `group/plural`. at: when it was written (epoch seconds). body: JSON, None when it was removed."""
 
     kind: str
@@ -50,8 +50,8 @@ class Saved:
     """The content of a file. objects: all, as of totals.version. log: the commits since, oldest first."""
 
     totals: Totals
-    objects: tuple[Entry, ...]
-    log: tuple[Entry, ...]
+    objects: tuple[DiskRow, ...]
+    log: tuple[DiskRow, ...]
 
     @property
     def version(self) -> int:
@@ -67,7 +67,7 @@ class Damaged(ConfigError):
     """A file that can't be served. The operator must act."""
 
 
-def object_checksum(entry: Entry) -> int:
+def object_checksum(entry: DiskRow) -> int:
     assert entry.body is not None
     head = "\0".join((*entry.key, str(entry.version), repr(entry.at))).encode()
     return zlib.crc32(entry.body, zlib.crc32(head))
@@ -77,14 +77,14 @@ def log_checksum(first: int, version: int, changes: bytes) -> int:
     return zlib.crc32(changes, zlib.crc32(struct.pack("<qq", first, version)))
 
 
-_decoder = msgspec.msgpack.Decoder(list[Entry])
+_decoder = msgspec.msgpack.Decoder(list[DiskRow])
 
 
-def packed(entries: Sequence[Entry]) -> bytes:
+def packed(entries: Sequence[DiskRow]) -> bytes:
     return msgspec.msgpack.encode(entries)
 
 
-def unpacked(first: int, version: int, changes: bytes, checksum: int) -> list[Entry]:
+def unpacked(first: int, version: int, changes: bytes, checksum: int) -> list[DiskRow]:
     """The changes of a log row. Raises ValueError for a row that is not as it was written."""
     if log_checksum(first, version, changes) != checksum:
         raise ValueError(f"the checksum of the log's row {version} is wrong")

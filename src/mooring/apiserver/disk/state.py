@@ -19,7 +19,7 @@ from mooring.apiserver.bootstrap import add_system_objects, bare_store
 from mooring.apiserver.disk import file as durable
 from mooring.apiserver.disk.file import ObjectFile
 from mooring.apiserver.disk.log import Log
-from mooring.apiserver.disk.rows import Damaged, Entry, Saved, StorageFailed, kind_of
+from mooring.apiserver.disk.rows import Damaged, DiskRow, Saved, StorageFailed, kind_of
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules.event import TTL_S as EVENT_TTL_S
 from mooring.apiserver.store import ObjectStore
@@ -155,7 +155,7 @@ def load(store: ObjectStore, saved: Saved, serve_custom_kinds: Callable[[], None
         _log.warning("Objects of kinds that are not served stay in the file, unseen", kinds=", ".join(unseen))
 
 
-def _load_objects(store: ObjectStore, resource: Resource, objects: Iterable[Entry], log: Iterable[Entry]) -> None:
+def _load_objects(store: ObjectStore, resource: Resource, objects: Iterable[DiskRow], log: Iterable[DiskRow]) -> None:
     try:
         for entries, remembered in ((objects, False), (log, True)):
             for entry in entries:
@@ -165,8 +165,8 @@ def _load_objects(store: ObjectStore, resource: Resource, objects: Iterable[Entr
         raise Damaged(f"the objects of {resource.name} can't be read: {type(error).__name__}: {error}; restore a backup") from error
 
 
-def _by_kind(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
-    found: dict[str, list[Entry]] = {}
+def _by_kind(entries: Iterable[DiskRow]) -> dict[str, list[DiskRow]]:
+    found: dict[str, list[DiskRow]] = {}
     for entry in entries:
         found.setdefault(entry.kind, []).append(entry)
     return found

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from mooring.api.meta import Key
-from mooring.apiserver.resource import Json, Objects
-from mooring.apiserver.users import User
+from mooring.apiserver.resource import Json, StoredObjects
+from mooring.apiserver.users import RequestUser
 from mooring.kube.errors import NotFound
 
 ISSUER: Final = "https://kubernetes.default.svc"
@@ -37,7 +37,7 @@ def claims_of(account: Json, bound: Json | None, audiences: list[str], now: floa
     }
 
 
-def bearer_of(claims: Json, store: Objects, now: float) -> User | None:
+def bearer_of(claims: Json, store: StoredObjects, now: float) -> RequestUser | None:
     """The account that a signed token stands for; None for one that is no good (any more)."""
     if claims.get("iss") != ISSUER or not claims.get("nbf", now) <= now < claims.get("exp", 0):
         return None
@@ -56,14 +56,14 @@ def bearer_of(claims: Json, store: Objects, now: float) -> User | None:
         if "uid" in bound:
             extra[f"{_EXTRA}/{kind}-uid"] = (bound["uid"],)
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
-    return User(claims["sub"], groups, account["uid"], extra)
+    return RequestUser(claims["sub"], groups, account["uid"], extra)
 
 
 def _reference(obj: Json) -> Json:
     return {"name": obj["metadata"]["name"], "uid": obj["metadata"]["uid"]}
 
 
-def _is_there(store: Objects, plural: str, namespace: str, reference: dict[str, Any]) -> bool:
+def _is_there(store: StoredObjects, plural: str, namespace: str, reference: dict[str, Any]) -> bool:
     resource = store.resource("", "v1", plural)
     if resource is None:
         return False

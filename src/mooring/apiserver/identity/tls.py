@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from mooring.apiserver.users import User
+from mooring.apiserver.users import RequestUser
 from mooring.base import ownership
 from mooring.base.errors import ConfigError
 
@@ -34,7 +34,7 @@ _ADDRESSES: Final = ("127.0.0.1", "::1")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Identity:
+class ServerIdentity:
     """ca: the PEM that clients trust. certificate, key: files of the server. accounts_key: what signs the tokens of service accounts."""
 
     ca: bytes
@@ -69,15 +69,15 @@ class Identity:
         _write(path, json.dumps(config, indent=2).encode() + b"\n")
 
 
-def user_of(certificate: Mapping[str, Any]) -> User:
+def user_of(certificate: Mapping[str, Any]) -> RequestUser:
     """The user of a certificate (as `ssl` gives it): its common name, and the organizations as groups."""
     parts = [part for group in certificate.get("subject", ()) for part in group]
     names = [value for name, value in parts if name == "commonName"]
     groups = tuple(value for name, value in parts if name == "organizationName")
-    return User(names[-1] if names else "", (*groups, "system:authenticated"))
+    return RequestUser(names[-1] if names else "", (*groups, "system:authenticated"))
 
 
-def identity_in(folder: Path, now: float) -> Identity:
+def identity_in(folder: Path, now: float) -> ServerIdentity:
     """The identity in the folder; missing files are made. now: epoch seconds.
 
     Raises ConfigError for a file that can't be read or used, or that another user could have written. (The folders above are looked at
@@ -98,7 +98,7 @@ def identity_in(folder: Path, now: float) -> Identity:
         accounts = folder / "accounts.key"
         if not accounts.exists():
             _write(accounts, _pem(ec.generate_private_key(ec.SECP256R1())))
-        return Identity((folder / "ca.crt").read_bytes(), certificate, key, token.read_text().strip(), accounts.read_bytes())
+        return ServerIdentity((folder / "ca.crt").read_bytes(), certificate, key, token.read_text().strip(), accounts.read_bytes())
     except OSError as error:
         raise ConfigError(f"the server's identity in '{folder}' can't be used: {error}") from error
 

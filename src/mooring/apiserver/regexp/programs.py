@@ -14,7 +14,7 @@ from typing import Final
 
 from mooring.apiserver import effort
 from mooring.apiserver.effort import Effort
-from mooring.apiserver.regexp.syntax import Choice, Fits, Letter, Node, Place, RegexpError, Repeat, Sequence, parse
+from mooring.apiserver.regexp.syntax import Anchor, Choice, Fits, Letter, Node, RegexpError, Repeat, Sequence, parse
 
 _SIZE_MAX: Final = 10_000
 _NODES_MAX: Final = 100_000
@@ -163,7 +163,7 @@ class GoRegexp:
         match node:
             case Letter(fits):
                 return self._new(_Step(fits=fits, ways=(then,)))
-            case Place(kind):
+            case Anchor(kind):
                 return self._new(_Step(place=kind, ways=(then,)))
             case Sequence(parts):
                 for part in reversed(parts):
@@ -249,7 +249,7 @@ def _may_be_nothing(node: Node) -> bool:
     match node:
         case Letter():
             return False
-        case Place():
+        case Anchor():
             return True
         case Sequence(parts):
             return all(map(_may_be_nothing, parts))

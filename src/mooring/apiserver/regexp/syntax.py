@@ -52,7 +52,7 @@ class Letter:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Place:
+class Anchor:
     """kind: ^ and $ for lines, A and z for the text, b and B for words."""
 
     kind: str
@@ -80,7 +80,7 @@ class Repeat:
     greedy: bool
 
 
-Node = Letter | Place | Sequence | Choice | Repeat
+Node = Letter | Anchor | Sequence | Choice | Repeat
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -189,9 +189,9 @@ class _Reader:
             case ".":
                 return [Letter((lambda _: True) if flags.s else (lambda letter: letter != "\n"))]
             case "^":
-                return [Place("^" if flags.m else "A")]
+                return [Anchor("^" if flags.m else "A")]
             case "$":
-                return [Place("$" if flags.m else "z")]
+                return [Anchor("$" if flags.m else "z")]
             case "\\":
                 return [self._escape(flags)]
         return [Letter(_one(sign, flags))]
@@ -215,7 +215,7 @@ class _Reader:
 
     def _escape(self, flags: _Flags) -> Node:
         if self.rest and self._text[self._at] in "AzbB":
-            return Place(self._next())
+            return Anchor(self._next())
         known = self._known_class(flags)
         return Letter(known or _one(self._letter(), flags))
 

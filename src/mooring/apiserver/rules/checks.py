@@ -8,8 +8,8 @@ from typing import Any, Final
 from mooring.api import names
 from mooring.api.quantity import parse_quantity
 from mooring.apiserver import field_errors
-from mooring.apiserver.field_errors import Cause
-from mooring.apiserver.resource import Json, View
+from mooring.apiserver.field_errors import FieldCause
+from mooring.apiserver.resource import Json, OtherObjects
 
 DRIVER_NAME_MAX: Final = 63
 _TOKEN_LIFE_S_MIN: Final = 600
@@ -17,7 +17,7 @@ _TOKEN_LIFE_S_MAX: Final = 2**32
 ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 
 
-def driver_name(value: str, field: str) -> list[Cause]:
+def driver_name(value: str, field: str) -> list[FieldCause]:
     """A CSI driver's name: required, at most 63 bytes, a DNS subdomain after lower-casing."""
     if not value:
         return [field_errors.required(field)]
@@ -25,19 +25,19 @@ def driver_name(value: str, field: str) -> list[Cause]:
     return found + [field_errors.invalid(field, value, reason) for reason in names.dns_subdomain(value.lower())]
 
 
-def named(value: str, field: str, rule: Callable[[str], list[str]]) -> list[Cause]:
+def named(value: str, field: str, rule: Callable[[str], list[str]]) -> list[FieldCause]:
     return [field_errors.invalid(field, value, reason) for reason in rule(value)]
 
 
-def one_of(value: Any, field: str, allowed: Sequence[str]) -> list[Cause]:
+def one_of(value: Any, field: str, allowed: Sequence[str]) -> list[FieldCause]:
     return [] if value in allowed else [field_errors.not_supported(field, value, allowed)]
 
 
-def all_of(values: Iterable[Any], field: str, allowed: Sequence[str]) -> list[Cause]:
+def all_of(values: Iterable[Any], field: str, allowed: Sequence[str]) -> list[FieldCause]:
     return [cause for value in values for cause in one_of(value, field, allowed)]
 
 
-def access_modes(modes: Sequence[str], field: str, detail: str = "") -> Iterator[Cause]:
+def access_modes(modes: Sequence[str], field: str, detail: str = "") -> Iterator[FieldCause]:
     """At least one, each known, ReadWriteOncePod only alone. detail: what is said when there is none."""
     if not modes:
         yield field_errors.required(field, detail)
@@ -47,14 +47,14 @@ def access_modes(modes: Sequence[str], field: str, detail: str = "") -> Iterator
         yield field_errors.forbidden(field, "may not use ReadWriteOncePod with other access modes")
 
 
-def at_least(value: int | None, field: str, least: int) -> list[Cause]:
+def at_least(value: int | None, field: str, least: int) -> list[FieldCause]:
     """Nothing to say about None."""
     if value is None or value >= least:
         return []
     return [field_errors.invalid(field, value, f"must be greater than or equal to {least}")]
 
 
-def token_life(life_s: int, field: str) -> list[Cause]:
+def token_life(life_s: int, field: str) -> list[FieldCause]:
     """The life of a service account's token, in seconds."""
     if life_s < _TOKEN_LIFE_S_MIN:
         return [field_errors.invalid(field, life_s, "may not specify a duration less than 10 minutes")]
@@ -74,7 +74,7 @@ def repeated(values: Iterable[Any]) -> set[int]:
     return {number for number, value in enumerate(values) if first.setdefault(value, number) != number}
 
 
-def unchanged(new: Json, old: Json, part: str, field: str) -> list[Cause]:
+def unchanged(new: Json, old: Json, part: str, field: str) -> list[FieldCause]:
     """part: the member compared; field: how the cause names it."""
     return [] if new.get(part) == old.get(part) else [field_errors.immutable(field, new.get(part))]
 
@@ -102,10 +102,10 @@ def fraction_warnings(resources: dict[str, Any], field: str) -> list[str]:
     ]
 
 
-def protected_by(finalizer: str) -> Callable[[Json, View], None]:
+def protected_by(finalizer: str) -> Callable[[Json, OtherObjects], None]:
     """An `admit` that adds this finalizer."""
 
-    def admit(new: Json, _view: View) -> None:
+    def admit(new: Json, _view: OtherObjects) -> None:
         finalizers = new["metadata"].setdefault("finalizers", [])
         if finalizer not in finalizers:
             finalizers.append(finalizer)

@@ -8,7 +8,7 @@ from typing import Final
 from mooring.api import names
 from mooring.api.quantity import parse_quantity
 from mooring.apiserver import field_errors
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.metadata import META_MESSAGES
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks, selectors
@@ -48,7 +48,7 @@ def warnings(spec: Json, field: str) -> list[str]:
     return checks.fraction_warnings(spec["resources"], f"{field}.resources")
 
 
-def validate(spec: Json, field: str, old: Json | None = None) -> Iterator[Cause]:
+def validate(spec: Json, field: str, old: Json | None = None) -> Iterator[FieldCause]:
     """All problems. old: the spec before an update; if one of its sources names an API group, new groups are not validated."""
     yield from selectors.validate_labels(spec.get("selector") or {}, f"{field}.selector")
     yield from checks.access_modes(spec.get("accessModes") or [], f"{field}.accessModes", "at least 1 access mode is required")
@@ -62,7 +62,7 @@ def validate(spec: Json, field: str, old: Json | None = None) -> Iterator[Cause]
         yield from checks.named(spec["volumeAttributesClassName"], f"{field}.volumeAttributesClassName", names.dns_subdomain)
 
 
-def _validate_request(requests: Json, field: str) -> list[Cause]:
+def _validate_request(requests: Json, field: str) -> list[FieldCause]:
     if "storage" not in requests:
         return [field_errors.required(f"{field}[storage]")]
     if parse_quantity(requests["storage"]).value <= 0:
@@ -70,7 +70,7 @@ def _validate_request(requests: Json, field: str) -> list[Cause]:
     return []
 
 
-def _validate_sources(spec: Json, field: str, ratchets: bool) -> Iterator[Cause]:
+def _validate_sources(spec: Json, field: str, ratchets: bool) -> Iterator[FieldCause]:
     source, ref = spec.get("dataSource"), spec.get("dataSourceRef")
     if source is not None:
         yield from _validate_source(source, f"{field}.dataSource", ratchets)
@@ -88,7 +88,7 @@ def _without_namespace(ref: Json) -> Json:
     return {part: value for part, value in ref.items() if part != "namespace"}
 
 
-def _validate_source(source: Json, field: str, ratchets: bool) -> Iterator[Cause]:
+def _validate_source(source: Json, field: str, ratchets: bool) -> Iterator[FieldCause]:
     yield from (field_errors.required(f"{field}.{part}") for part in ("name", "kind") if not source[part])
     if not source["apiGroup"] and source["kind"] != "PersistentVolumeClaim":
         text = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"

@@ -7,9 +7,9 @@ from typing import Final
 
 from mooring.api import names
 from mooring.apiserver import field_errors
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.metadata import META_MESSAGES, total_bytes
-from mooring.apiserver.resource import Json, Resource, View
+from mooring.apiserver.resource import Json, OtherObjects, Resource
 from mooring.apiserver.rules import checks, selectors
 from mooring.apiserver.rules.checks import protected_by
 
@@ -17,12 +17,12 @@ PARAMETERS_MAX: Final = 512
 PARAMETER_BYTES_MAX: Final = 256 * 1024
 
 
-def _validate_driver(name: str, field: str) -> list[Cause]:
+def _validate_driver(name: str, field: str) -> list[FieldCause]:
     """Laxer than a driver's name elsewhere: a qualified name after lower-casing."""
     return checks.named(name.lower(), field, names.qualified_name) if name else [field_errors.required(field)]
 
 
-def _validate_parameters(given: dict[str, str], *, allow_empty: bool) -> list[Cause]:
+def _validate_parameters(given: dict[str, str], *, allow_empty: bool) -> list[FieldCause]:
     """Problems at the field `parameters`."""
     if not given and not allow_empty:
         return [field_errors.required("parameters", "must contain at least one key/value pair")]
@@ -53,7 +53,7 @@ def _default_storage(new: Json) -> None:
     new.setdefault("volumeBindingMode", "Immediate")
 
 
-def _validate_storage(new: Json) -> Iterator[Cause]:
+def _validate_storage(new: Json) -> Iterator[FieldCause]:
     yield from _validate_driver(new["provisioner"], "provisioner")
     yield from _validate_parameters(new.get("parameters") or {}, allow_empty=True)
     if new["reclaimPolicy"]:  # (so the real one: an empty one is stored as it is)
@@ -62,7 +62,7 @@ def _validate_storage(new: Json) -> Iterator[Cause]:
     yield from _validate_topologies(new.get("allowedTopologies") or [])
 
 
-def _validate_topologies(terms: list[Json]) -> Iterator[Cause]:
+def _validate_topologies(terms: list[Json]) -> Iterator[FieldCause]:
     """No term twice. One that selects nothing is refused as a repetition, too."""
     seen: set[frozenset[tuple[str, frozenset[str]]]] = {frozenset()}
     for number, term in enumerate(terms):
@@ -79,7 +79,7 @@ def _validate_topologies(terms: list[Json]) -> Iterator[Cause]:
         seen.add(meant)
 
 
-def _validate_requirement(requirement: Json, field: str) -> list[Cause]:
+def _validate_requirement(requirement: Json, field: str) -> list[FieldCause]:
     values = requirement["values"] or []
     found = [] if values else [field_errors.required(f"{field}.values")]
     found += [field_errors.duplicate(f"{field}.values[{index}]", values[index]) for index in sorted(checks.repeated(values))]
@@ -96,7 +96,7 @@ def _storage_warnings(new: Json, _old: Json | None) -> list[str]:
     return [warning for field, key in keys.items() for warning in selectors.outdated(key, field, alone=True)]
 
 
-def _validate_storage_update(new: Json, old: Json) -> list[Cause]:
+def _validate_storage_update(new: Json, old: Json) -> list[FieldCause]:
     return [cause for part in _IMMUTABLE for cause in checks.unchanged(new, old, part, part)]
 
 
@@ -114,7 +114,7 @@ STORAGE_CLASSES: Final = Resource(
 )
 
 
-def default_class(view: View) -> str | None:
+def default_class(view: OtherObjects) -> str | None:
     """The class for claims that name none: of the annotated ones the newest, then the first by name."""
     newest, chosen = "", None
     for found in view.all(STORAGE_CLASSES.path, word=b"is-default-class"):  # (by name, so the first of a second stays)
@@ -128,11 +128,11 @@ def default_class(view: View) -> str | None:
 PROTECTION: Final = "kubernetes.io/vac-protection"
 
 
-def _validate_attributes(new: Json) -> list[Cause]:
+def _validate_attributes(new: Json) -> list[FieldCause]:
     return _validate_driver(new["driverName"], "driverName") + _validate_parameters(new.get("parameters") or {}, allow_empty=False)
 
 
-def _validate_attributes_update(new: Json, old: Json) -> list[Cause]:
+def _validate_attributes_update(new: Json, old: Json) -> list[FieldCause]:
     changed = [part for part in ("driverName", "parameters") if new.get(part) != old.get(part)]
     return [field_errors.forbidden(part, f"updates to {part} are forbidden.") for part in changed]
 

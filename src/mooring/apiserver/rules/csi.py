@@ -9,7 +9,7 @@ from mooring.api import names
 from mooring.api.quantity import parse_quantity
 from mooring.apiserver import field_errors
 from mooring.apiserver.deletion import GENERATION_MAX
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.metadata import META_MESSAGES
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules import checks, selectors
@@ -53,7 +53,7 @@ def _prepare_driver_update(new: Json, old: Json, _now: float) -> None:
         new["metadata"]["generation"] = min(old["metadata"].get("generation", 0) + 1, GENERATION_MAX)
 
 
-def _validate_driver(new: Json) -> Iterator[Cause]:
+def _validate_driver(new: Json) -> Iterator[FieldCause]:
     spec = new["spec"]
     yield from checks.all_of(spec["volumeLifecycleModes"], "spec.volumeLifecycleModes", ("Persistent", "Ephemeral"))
     yield from checks.one_of(spec["fsGroupPolicy"], "spec.fsGroupPolicy", ("File", "None", "ReadWriteOnceWithFSType"))
@@ -67,7 +67,7 @@ def _validate_driver(new: Json) -> Iterator[Cause]:
         yield field_errors.invalid("spec.serviceAccountTokenInSecrets", spec["serviceAccountTokenInSecrets"], text)
 
 
-def _validate_tokens(requests: list[Json]) -> Iterator[Cause]:
+def _validate_tokens(requests: list[Json]) -> Iterator[FieldCause]:
     repeated = checks.repeated(request["audience"] for request in requests)
     for number, request in enumerate(requests):
         field = f"spec.tokenRequests[{number}]"
@@ -79,7 +79,7 @@ def _validate_tokens(requests: list[Json]) -> Iterator[Cause]:
             yield from checks.token_life(seconds, f"{field}.expirationSeconds")
 
 
-def _validate_driver_update(new: Json, old: Json) -> Iterator[Cause]:
+def _validate_driver_update(new: Json, old: Json) -> Iterator[FieldCause]:
     yield from checks.unchanged(new["spec"], old["spec"], "attachRequired", "spec.attachedRequired")
     yield from checks.unchanged(new["spec"], old["spec"], "volumeLifecycleModes", "spec.volumeLifecycleModes")
 
@@ -108,7 +108,7 @@ CSI_DRIVERS: Final = Resource(
 _NODE_ID_MAX: Final = 256
 
 
-def _validate_node(new: Json) -> Iterator[Cause]:
+def _validate_node(new: Json) -> Iterator[FieldCause]:
     drivers = new["spec"]["drivers"] or []
     repeated = checks.repeated(driver["name"] for driver in drivers)
     for number, driver in enumerate(drivers):
@@ -118,7 +118,7 @@ def _validate_node(new: Json) -> Iterator[Cause]:
             yield field_errors.duplicate(f"{field}.name", driver["name"])
 
 
-def _validate_node_driver(driver: Json, field: str) -> list[Cause]:
+def _validate_node_driver(driver: Json, field: str) -> list[FieldCause]:
     found = checks.driver_name(driver["name"], f"{field}.name")
     if not driver["nodeID"]:
         found.append(field_errors.required(f"{field}.nodeID"))
@@ -132,7 +132,7 @@ def _validate_node_driver(driver: Json, field: str) -> list[Cause]:
     return found + checks.at_least((driver.get("allocatable") or {}).get("count"), f"{field}.allocatable.count", 0)
 
 
-def _validate_node_update(new: Json, old: Json) -> Iterator[Cause]:
+def _validate_node_update(new: Json, old: Json) -> Iterator[FieldCause]:
     """An entry may come and go; while it is there only its allocatable may change."""
     before = {driver["name"]: driver for driver in old["spec"]["drivers"] or []}
     yield from (
@@ -158,14 +158,14 @@ CSI_NODES: Final = Resource(
 )
 
 
-def _validate_capacity(new: Json) -> Iterator[Cause]:
+def _validate_capacity(new: Json) -> Iterator[FieldCause]:
     yield from selectors.validate_labels(new.get("nodeTopology") or {}, "nodeTopology")
     yield from checks.named(new["storageClassName"], "storageClassName", names.dns_subdomain)
     if "capacity" in new and parse_quantity(new["capacity"]).value < 0:  # (nobody looks at maximumVolumeSize)
         yield field_errors.invalid("capacity", new["capacity"], "must be greater than or equal to 0")
 
 
-def _validate_capacity_update(new: Json, old: Json) -> list[Cause]:
+def _validate_capacity_update(new: Json, old: Json) -> list[FieldCause]:
     return [cause for part in ("nodeTopology", "storageClassName") for cause in checks.unchanged(new, old, part, part)]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from mooring.apiserver import field_errors
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json, Resource, Status
 from mooring.apiserver.rules import checks, podtemplate
 
@@ -70,7 +70,7 @@ def _prepare_status(new: Json, old: Json, _now: float) -> None:
         new["metadata"]["labels"] = old["metadata"]["labels"]
 
 
-def _validate_deployment(new: Json) -> Iterator[Cause]:
+def _validate_deployment(new: Json) -> Iterator[FieldCause]:
     spec = new["spec"]
     yield from podtemplate.validate_counts(spec, "spec", "replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
     yield from podtemplate.validate_selected(spec, "deployment", _validate_template, _UNREADABLE)
@@ -80,19 +80,19 @@ def _validate_deployment(new: Json) -> Iterator[Cause]:
         yield field_errors.invalid("spec.progressDeadlineSeconds", deadline_s, "must be greater than minReadySeconds")
 
 
-def _validate_replica_set(new: Json) -> Iterator[Cause]:
+def _validate_replica_set(new: Json) -> Iterator[FieldCause]:
     spec = new["spec"]
     yield from podtemplate.validate_counts(spec, "spec", "replicas", "minReadySeconds")
     yield from podtemplate.validate_selected(spec, "deployment", _validate_template, _UNREADABLE)  # (so the real one's text)
 
 
-def _validate_template(template: Json) -> Iterator[Cause]:
+def _validate_template(template: Json) -> Iterator[FieldCause]:
     yield from podtemplate.validate(template)
     text = "activeDeadlineSeconds in ReplicaSet is not Supported"
     yield from podtemplate.validate_endless(template, field_errors.forbidden(f"{podtemplate.FIELD}.spec.activeDeadlineSeconds", text))
 
 
-def _validate_strategy(strategy: Json) -> Iterator[Cause]:
+def _validate_strategy(strategy: Json) -> Iterator[FieldCause]:
     kind, rolling = strategy["type"], strategy.get("rollingUpdate")
     if kind == "Recreate" and rolling is not None:
         yield field_errors.forbidden("spec.strategy.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'")
@@ -110,7 +110,7 @@ def _as_in_go(strategy: Json) -> Json:
     return {"Type": strategy["type"], "RollingUpdate": bounds}
 
 
-def _validate_rolling(rolling: Json) -> Iterator[Cause]:
+def _validate_rolling(rolling: Json) -> Iterator[FieldCause]:
     field = "spec.strategy.rollingUpdate"
     for part in ("maxUnavailable", "maxSurge"):
         yield from validate_share(rolling[part], f"{field}.{part}")
@@ -121,7 +121,7 @@ def _validate_rolling(rolling: Json) -> Iterator[Cause]:
         yield field_errors.invalid(f"{field}.maxUnavailable", unavailable, "must not be greater than 100%")
 
 
-def validate_share(value: Any, field: str) -> list[Cause]:
+def validate_share(value: Any, field: str) -> list[FieldCause]:
     """A number of pods, or a percentage of them."""
     if isinstance(value, int):
         return checks.at_least(value, field, 0)
@@ -135,15 +135,15 @@ def _number(share: Any) -> int:
     return int(share.removesuffix("%")) if _PERCENT.fullmatch(share) else 0
 
 
-def _validate_update(new: Json, old: Json) -> list[Cause]:
+def _validate_update(new: Json, old: Json) -> list[FieldCause]:
     return checks.unchanged(new["spec"], old["spec"], "selector", "spec.selector")
 
 
-def _validate_deployment_status(new: Json, old: Json) -> Iterator[Cause]:
+def _validate_deployment_status(new: Json, old: Json) -> Iterator[FieldCause]:
     return podtemplate.validate_status(new, old, ("updatedReplicas", "readyReplicas", "availableReplicas"), "readyReplicas")
 
 
-def _validate_replica_set_status(new: Json, old: Json) -> Iterator[Cause]:
+def _validate_replica_set_status(new: Json, old: Json) -> Iterator[FieldCause]:
     return podtemplate.validate_status(new, old, ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"), "readyReplicas")
 
 

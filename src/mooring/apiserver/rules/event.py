@@ -7,7 +7,7 @@ from typing import Final
 
 from mooring.api import names
 from mooring.apiserver import deletion, field_errors
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json, Resource, StorageVersion
 from mooring.apiserver.rules import checks, volumesources
 
@@ -36,10 +36,10 @@ def _wrong_with_name(name: str) -> list[str]:
     return [*names.path_segment(name), *([f"must be no more than {_NAME_BYTES_MAX} bytes"] if long else [])]
 
 
-def rules(controller: str) -> Callable[[Json], Iterator[Cause]]:
+def rules(controller: str) -> Callable[[Json], Iterator[FieldCause]]:
     """The rules of both APIs. controller: the API's name of reportingComponent."""
 
-    def validate(new: Json) -> Iterator[Cause]:
+    def validate(new: Json) -> Iterator[FieldCause]:
         namespace, about, is_timed = new["metadata"]["namespace"], new["involvedObject"].get("namespace", ""), bool(new.get("eventTime"))
         allowed = ("default", "kube-system") if is_timed else ("default",)
         if (not about and namespace not in allowed) or (about and about != namespace and not is_timed):
@@ -50,7 +50,7 @@ def rules(controller: str) -> Callable[[Json], Iterator[Cause]]:
     return validate
 
 
-def _validate_timed(new: Json, controller: str) -> Iterator[Cause]:
+def _validate_timed(new: Json, controller: str) -> Iterator[FieldCause]:
     """The rules for events with eventTime, those of newer recorders."""
     component = new["reportingComponent"]
     if not component:
@@ -62,7 +62,7 @@ def _validate_timed(new: Json, controller: str) -> Iterator[Cause]:
         yield field_errors.invalid("message", "", f"can have at most {_MESSAGE_MAX} characters")
 
 
-def _short(text: str, field: str) -> list[Cause]:
+def _short(text: str, field: str) -> list[FieldCause]:
     if not text:
         return [field_errors.required(field)]
     return [] if len(text) <= _SHORT_MAX else [field_errors.invalid(field, "", f"can have at most {_SHORT_MAX} characters")]
@@ -136,7 +136,7 @@ def _encode_new(shown: Json, _old: Json | None) -> Json:
     return {**head, **_ALWAYS, **stored, **head}
 
 
-def _validate_new_create(new: Json) -> list[Cause]:
+def _validate_new_create(new: Json) -> list[FieldCause]:
     metadata = new["metadata"]
     prefix, rule = metadata.get("generateName", ""), names.prefix_of(names.dns_subdomain)
     found = checks.named(prefix, "metadata.generateName", rule) if prefix else []
@@ -148,14 +148,14 @@ def _validate_new_create(new: Json) -> list[Cause]:
     return found + [field_errors.invalid(part, "", "needs to be unset") for part in _UNSET if new.get(part)]
 
 
-def _validate_new_update(new: Json, old: Json) -> Iterator[Cause]:
+def _validate_new_update(new: Json, old: Json) -> Iterator[FieldCause]:
     if new.get("series") != old.get("series"):
         yield from _validate_series(new)
     for part in (*_FROZEN, *_FROZEN_TOO):
         yield from checks.unchanged(new, old, part, "reportingController" if part == "reportingComponent" else part)
 
 
-def _validate_series(new: Json) -> list[Cause]:
+def _validate_series(new: Json) -> list[FieldCause]:
     series = new.get("series")
     if series is None:
         return []

@@ -12,7 +12,7 @@ from mooring.api import names
 from mooring.api.matching import selects
 from mooring.api.meta import LabelSelector
 from mooring.apiserver import field_errors
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json, Resource, Status
 from mooring.apiserver.rules import checks, jobpolicies, podtemplate, selectors
 
@@ -83,7 +83,7 @@ def _prepare_create(new: Json, now: float) -> None:
     selector.setdefault("matchLabels", {}).setdefault(CONTROLLER_UID, meta["uid"])
 
 
-def _validate(new: Json) -> Iterator[Cause]:
+def _validate(new: Json) -> Iterator[FieldCause]:
     spec = new["spec"]
     yield from podtemplate.validate_counts(spec, "spec", *_COUNTS)
     yield from checks.one_of(spec["completionMode"], "spec.completionMode", ("NonIndexed", "Indexed"))
@@ -101,7 +101,7 @@ def _validate(new: Json) -> Iterator[Cause]:
         yield field_errors.invalid(field, policy, 'only "Never" is supported when podFailurePolicy is specified')
 
 
-def _validate_indexed(meta: Json, spec: Json) -> Iterator[Cause]:
+def _validate_indexed(meta: Json, spec: Json) -> Iterator[FieldCause]:
     completions = spec.get("completions")
     if completions is None:
         yield field_errors.required("spec.completions", "when completion mode is Indexed")
@@ -115,7 +115,7 @@ def _validate_indexed(meta: Json, spec: Json) -> Iterator[Cause]:
             yield field_errors.invalid("metadata.name", meta.get("name", ""), text)
 
 
-def _validate_selector(spec: Json) -> Iterator[Cause]:
+def _validate_selector(spec: Json) -> Iterator[FieldCause]:
     if "selector" not in spec:
         yield field_errors.required("spec.selector")
         yield podtemplate.unselected_labels(spec)
@@ -126,11 +126,11 @@ def _validate_selector(spec: Json) -> Iterator[Cause]:
         yield podtemplate.unselected_labels(spec)
 
 
-def _validate_create(new: Json) -> Iterator[Cause]:
+def _validate_create(new: Json) -> Iterator[FieldCause]:
     return _validate_generated(new["spec"], _labels(new["metadata"]))
 
 
-def _validate_generated(spec: Json, wanted: Mapping[str, str]) -> Iterator[Cause]:
+def _validate_generated(spec: Json, wanted: Mapping[str, str]) -> Iterator[FieldCause]:
     """The labels and the selector that a Job without one of its own gets."""
     if spec["manualSelector"] or "selector" not in spec:
         return
@@ -154,7 +154,7 @@ def _labels(meta: Json) -> dict[str, str]:
 _WHERE: Final = ("nodeSelector", "tolerations", "schedulingGates")
 
 
-def _validate_template(new: Json, old: Json) -> list[Cause]:
+def _validate_template(new: Json, old: Json) -> list[FieldCause]:
     """In a Job that waits and has no pods it may change where they run and what they ask for."""
     if not _waits(old):
         return checks.unchanged(new["spec"], old["spec"], "template", podtemplate.FIELD)
@@ -198,7 +198,7 @@ def _take_resources(given: list[Json], containers: list[Json]) -> None:
                 _take("resources", one, container)
 
 
-def _validate_update(new: Json, old: Json) -> Iterator[Cause]:
+def _validate_update(new: Json, old: Json) -> Iterator[FieldCause]:
     had, wanted = old["spec"]["template"]["metadata"].get("labels") or {}, _labels(new["metadata"])
     if not {CONTROLLER_UID, JOB_NAME} <= had.keys():  # (a Job of before there were these)
         wanted = {key: value for key, value in wanted.items() if key not in (CONTROLLER_UID, JOB_NAME)}
@@ -218,7 +218,7 @@ def _validate_update(new: Json, old: Json) -> Iterator[Cause]:
 _COUNTED: Final = ("active", "succeeded", "failed", "ready", "terminating")
 
 
-def _validate_status(new: Json, _old: Json) -> Iterator[Cause]:
+def _validate_status(new: Json, _old: Json) -> Iterator[FieldCause]:
     """Differs from kube-apiserver: the numbers are looked at, and nothing that must follow from what."""
     return podtemplate.validate_counts(new["status"], "status", *_COUNTED)
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from mooring.api import names
 from mooring.apiserver import field_errors
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks
 
@@ -25,7 +25,7 @@ _INDEXED: Final = "requires indexed completion mode"
 _PATH: Final = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
 
 
-def validate(spec: Json) -> Iterator[Cause]:
+def validate(spec: Json) -> Iterator[FieldCause]:
     """All of them, and the limits that need a completion mode."""
     is_indexed = spec["completionMode"] == "Indexed"
     for part in ("backoffLimitPerIndex", "maxFailedIndexes"):
@@ -45,7 +45,7 @@ def validate(spec: Json) -> Iterator[Cause]:
         yield from _validate_manager(spec["managedBy"], "spec.managedBy")
 
 
-def _validate_indexes(spec: Json) -> Iterator[Cause]:
+def _validate_indexes(spec: Json) -> Iterator[FieldCause]:
     """How many may fail, and how many pods of very many run at a time."""
     completions, failed, field = spec.get("completions", 0), spec.get("maxFailedIndexes"), "spec.maxFailedIndexes"
     if failed is not None and "completions" in spec and failed > completions:
@@ -62,7 +62,7 @@ def _validate_indexes(spec: Json) -> Iterator[Cause]:
             yield field_errors.invalid(f"spec.{part}", spec[part], f"must be less than or equal to {_OF_MANY_MAX} {of_many}")
 
 
-def _validate_manager(manager: str, field: str) -> Iterator[Cause]:
+def _validate_manager(manager: str, field: str) -> Iterator[FieldCause]:
     prefix, slash, path = manager.partition("/")
     if not manager:
         yield field_errors.required(field)
@@ -76,7 +76,7 @@ def _validate_manager(manager: str, field: str) -> Iterator[Cause]:
         yield field_errors.too_long(field, _MANAGER_MAX)
 
 
-def _validate_failures(spec: Json) -> Iterator[Cause]:
+def _validate_failures(spec: Json) -> Iterator[FieldCause]:
     field = "spec.podFailurePolicy.rules"
     rules = spec["podFailurePolicy"].get("rules") or []
     if len(rules) > _RULES_MAX:
@@ -85,7 +85,7 @@ def _validate_failures(spec: Json) -> Iterator[Cause]:
         yield from _validate_failure(rule, spec, f"{field}[{number}]")
 
 
-def _validate_failure(rule: Json, spec: Json, field: str) -> Iterator[Cause]:
+def _validate_failure(rule: Json, spec: Json, field: str) -> Iterator[FieldCause]:
     codes, conditions = rule.get("onExitCodes"), rule.get("onPodConditions") or []
     yield from _chosen(rule["action"], f"{field}.action", _ACTIONS)
     if rule["action"] == "FailIndex" and "backoffLimitPerIndex" not in spec:
@@ -104,10 +104,10 @@ def _validate_failure(rule: Json, spec: Json, field: str) -> Iterator[Cause]:
             if codes is None
             else "both OnExitCodes and OnPodConditions is not supported"
         )
-        yield Cause("FieldValueInvalid", field, f"Invalid value: specifying {text}")
+        yield FieldCause("FieldValueInvalid", field, f"Invalid value: specifying {text}")
 
 
-def _validate_codes(codes: Json, pod: Json, field: str) -> Iterator[Cause]:
+def _validate_codes(codes: Json, pod: Json, field: str) -> Iterator[FieldCause]:
     values: list[int] = codes.get("values") or []
     yield from _chosen(codes["operator"], f"{field}.operator", _OPERATORS)
     known = {container["name"] for part in ("containers", "initContainers") for container in pod.get(part) or ()}
@@ -128,7 +128,7 @@ def _validate_codes(codes: Json, pod: Json, field: str) -> Iterator[Cause]:
         yield field_errors.invalid(f"{field}.values", values, "must be ordered")
 
 
-def _validate_successes(spec: Json, field: str, *, is_indexed: bool) -> Iterator[Cause]:
+def _validate_successes(spec: Json, field: str, *, is_indexed: bool) -> Iterator[FieldCause]:
     """Differs from kube-apiserver: the text of succeededIndexes is taken as it is."""
     policy = spec["successPolicy"]
     if not is_indexed:
@@ -149,7 +149,7 @@ def _validate_successes(spec: Json, field: str, *, is_indexed: bool) -> Iterator
             yield field_errors.invalid(f"{at}.succeededCount", count, text)
 
 
-def _chosen(value: Any, field: str, allowed: tuple[str, ...]) -> list[Cause]:
+def _chosen(value: Any, field: str, allowed: tuple[str, ...]) -> list[FieldCause]:
     if not value:
         choices = " ".join(f'"{one}"' for one in allowed)
         return [field_errors.required(field, f"valid values: [{choices}]")]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from mooring.apiserver import field_errors
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.metadata import META_MESSAGES
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules import checks
@@ -23,7 +23,7 @@ def _default(new: Json) -> None:
         new["spec"].pop(field, None)
 
 
-def _validate(new: Json) -> Iterator[Cause]:
+def _validate(new: Json) -> Iterator[FieldCause]:
     spec = new["spec"]
     if spec.get("leaseDurationSeconds", 1) <= 0:
         yield field_errors.invalid("spec.leaseDurationSeconds", spec["leaseDurationSeconds"], "must be greater than 0")

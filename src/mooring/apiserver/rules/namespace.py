@@ -9,7 +9,7 @@ from typing import Final
 from mooring.api import names
 from mooring.apiserver import deletion, field_errors
 from mooring.apiserver.deletion import DeleteOptions
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.metadata import META_MESSAGES, finalizer_name
 from mooring.apiserver.resource import Action, Json, Resource, Status
 from mooring.base.clock import rfc3339
@@ -54,7 +54,7 @@ def _prepare_finalize(new: Json, old: Json, _now: float) -> None:
     new["status"] = old["status"]
 
 
-def _validate_finalize(new: Json, _old: Json) -> Iterator[Cause]:
+def _validate_finalize(new: Json, _old: Json) -> Iterator[FieldCause]:
     yield from (
         cause
         for number, name in enumerate(new["spec"].get("finalizers") or [])
@@ -62,12 +62,12 @@ def _validate_finalize(new: Json, _old: Json) -> Iterator[Cause]:
     )
 
 
-def _validate(new: Json) -> list[Cause]:
+def _validate(new: Json) -> list[FieldCause]:
     field = "spec.finalizers"
     return [cause for name in new["spec"].get("finalizers") or [] for cause in finalizer_name(name, field, field)]
 
 
-def _validate_status(new: Json, _old: Json) -> list[Cause]:
+def _validate_status(new: Json, _old: Json) -> list[FieldCause]:
     deleting, phase = bool(new["metadata"].get("deletionTimestamp")), new["status"]["phase"]
     wanted, negation = ("Terminating", "not ") if deleting else ("Active", "")
     if phase == wanted:

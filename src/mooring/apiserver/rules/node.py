@@ -10,9 +10,9 @@ from typing import Final
 from mooring.api import names
 from mooring.api.quantity import parse_quantity
 from mooring.apiserver import field_errors
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.metadata import META_MESSAGES
-from mooring.apiserver.resource import Json, Resource, Status, View
+from mooring.apiserver.resource import Json, OtherObjects, Resource, Status
 from mooring.apiserver.rules import checks
 
 MESSAGES: Final = META_MESSAGES.extended("""
@@ -63,14 +63,14 @@ def _default(new: Json) -> None:
     status.pop("config", None)
 
 
-def _admit(new: Json, _view: View) -> None:
+def _admit(new: Json, _view: OtherObjects) -> None:
     """A new node is tainted until somebody finds it ready."""
     taints = new["spec"].setdefault("taints", [])
     if not any((taint["key"], taint["effect"]) == (_NOT_READY["key"], _NOT_READY["effect"]) for taint in taints):
         taints.append(dict(_NOT_READY))
 
 
-def _validate(new: Json) -> Iterator[Cause]:
+def _validate(new: Json) -> Iterator[FieldCause]:
     seen: set[tuple[str, str]] = set()
     for number, taint in enumerate(new["spec"].get("taints") or []):
         field = f"metadata.taints[{number}]"  # (so the real one says)
@@ -88,7 +88,7 @@ def _validate(new: Json) -> Iterator[Cause]:
     yield from _validate_status(new, {})
 
 
-def _validate_cidrs(texts: list[str]) -> list[Cause]:
+def _validate_cidrs(texts: list[str]) -> list[FieldCause]:
     """Each a network, at most one of each IP version."""
     found, versions = [], []
     for number, text in enumerate(texts):
@@ -105,7 +105,7 @@ def _validate_cidrs(texts: list[str]) -> list[Cause]:
     return found
 
 
-def _validate_status(new: Json, _old: Json) -> Iterator[Cause]:
+def _validate_status(new: Json, _old: Json) -> Iterator[FieldCause]:
     yield from (
         field_errors.invalid(f"status.{part}.{name}", amount, "must be greater than or equal to 0")
         for part in ("capacity", "allocatable")
@@ -115,7 +115,7 @@ def _validate_status(new: Json, _old: Json) -> Iterator[Cause]:
     yield from _validate_features(new["status"].get("declaredFeatures") or [])
 
 
-def _validate_features(features: list[str]) -> Iterator[Cause]:
+def _validate_features(features: list[str]) -> Iterator[FieldCause]:
     """In order, each once, named like AFeature/ItsPart."""
     for number, feature in enumerate(features):
         field = f"status.declaredFeatures[{number}]"
@@ -129,7 +129,7 @@ def _validate_features(features: list[str]) -> Iterator[Cause]:
             yield field_errors.invalid(field, feature, f'invalid feature name "{feature}": {_FEATURE_RULE}')
 
 
-def _validate_update(new: Json, old: Json) -> Iterator[Cause]:
+def _validate_update(new: Json, old: Json) -> Iterator[FieldCause]:
     yield from (
         field_errors.forbidden(f"spec.{part}", f'node updates may not change {part.rstrip("s")} except from "" to valid')
         for part in _SET_ONCE

@@ -9,7 +9,7 @@ from mooring.api import names
 from mooring.api.classes import CLASS_BETA
 from mooring.api.quantity import parse_quantity
 from mooring.apiserver import field_errors
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json, Resource, Status
 from mooring.apiserver.rules import checks, selectors, volumesources
 from mooring.apiserver.rules.checks import protected_by
@@ -53,7 +53,7 @@ def _prepare_status(new: Json, old: Json, now: float) -> None:
         status[since] = rfc3339(now)
 
 
-def _validate(new: Json) -> Iterator[Cause]:
+def _validate(new: Json) -> Iterator[FieldCause]:
     spec = new["spec"]
     yield from checks.access_modes(spec.get("accessModes") or [], "spec.accessModes")
     yield from _validate_capacity(spec.get("capacity") or {})
@@ -69,7 +69,7 @@ def _validate(new: Json) -> Iterator[Cause]:
     yield from _validate_annotations(new)
 
 
-def _validate_capacity(capacity: Json) -> Iterator[Cause]:
+def _validate_capacity(capacity: Json) -> Iterator[FieldCause]:
     if not capacity:
         yield field_errors.required("spec.capacity")
     if set(capacity) != {"storage"}:
@@ -82,14 +82,14 @@ def _validate_capacity(capacity: Json) -> Iterator[Cause]:
             yield field_errors.invalid(f"spec.capacity[{name}]", amount, "must be greater than zero")
 
 
-def _validate_affinity(affinity: Json) -> Iterator[Cause]:
+def _validate_affinity(affinity: Json) -> Iterator[FieldCause]:
     if "required" not in affinity:
         yield field_errors.required("spec.nodeAffinity.required", "must specify required node constraints")
         return
     yield from selectors.validate_nodes(affinity["required"], "spec.nodeAffinity.required")
 
 
-def _validate_attributes_class(spec: Json) -> Iterator[Cause]:
+def _validate_attributes_class(spec: Json) -> Iterator[FieldCause]:
     if "volumeAttributesClassName" not in spec:
         return
     name, field = spec["volumeAttributesClassName"], "spec.volumeAttributesClassName"
@@ -98,13 +98,13 @@ def _validate_attributes_class(spec: Json) -> Iterator[Cause]:
         yield field_errors.required("spec.csi", "has to be specified when using volumeAttributesClassName")
 
 
-def _validate_annotations(new: Json) -> list[Cause]:
+def _validate_annotations(new: Json) -> list[FieldCause]:
     if "csi" in new["spec"] and _MOUNT_OPTIONS in (new["metadata"].get("annotations") or {}):
         return [field_errors.forbidden(f"metadata.annotations.{_MOUNT_OPTIONS}", "may not specify mount options for this volume type")]
     return []
 
 
-def _validate_update(new: Json, old: Json) -> Iterator[Cause]:
+def _validate_update(new: Json, old: Json) -> Iterator[FieldCause]:
     spec, before = new["spec"], old["spec"]
     if _source_for_comparison(spec, before) != volumesources.chosen(before):
         yield field_errors.forbidden("spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation")

@@ -9,8 +9,8 @@ from mooring.api import names
 from mooring.api.classes import CLASS_BETA
 from mooring.api.quantity import parse_quantity
 from mooring.apiserver import api_errors, field_errors
-from mooring.apiserver.field_errors import Cause
-from mooring.apiserver.resource import Json, Resource, Status, View
+from mooring.apiserver.field_errors import FieldCause
+from mooring.apiserver.resource import Json, OtherObjects, Resource, Status
 from mooring.apiserver.rules import checks, claimspec
 from mooring.apiserver.rules.checks import protected_by
 from mooring.apiserver.rules.classes import STORAGE_CLASSES, default_class
@@ -25,7 +25,7 @@ RESIZE_STATES: Final = (
 _OWN_SUFFIX: Final = "kubernetes.io"
 
 
-def _validate_status(new: Json, _old: Json) -> Iterator[Cause]:
+def _validate_status(new: Json, _old: Json) -> Iterator[FieldCause]:
     status = new["status"]
     yield from _validate_status_amounts(status.get("capacity") or {}, "status.capacity")
     states, field = status.get("allocatedResourceStatuses") or {}, "status.allocatedResourceStatuses"
@@ -39,7 +39,7 @@ def _validate_status(new: Json, _old: Json) -> Iterator[Cause]:
     yield from _validate_status_amounts(allocated, field)
 
 
-def _validate_status_resource(resource: str, field: str) -> list[Cause]:
+def _validate_status_resource(resource: str, field: str) -> list[FieldCause]:
     """Names of Kubernetes' own: storage alone. Others have a prefix."""
     found = checks.named(resource, field, names.qualified_name)
     if found:
@@ -50,7 +50,7 @@ def _validate_status_resource(resource: str, field: str) -> list[Cause]:
     return [field_errors.not_supported(field, resource, ["storage"])]
 
 
-def _validate_status_amounts(amounts: dict[str, str], field: str) -> Iterator[Cause]:
+def _validate_status_amounts(amounts: dict[str, str], field: str) -> Iterator[FieldCause]:
     yield from (
         field_errors.invalid(f"{field}[{name}]", amount, "must be a valid resource quantity")
         for name, amount in amounts.items()
@@ -64,7 +64,7 @@ _FROZEN: Final = "spec is immutable after creation except resources.requests and
 _FREE_WHEN_BOUND: Final = "volumeAttributesClassName"
 
 
-def _validate_update(new: Json, old: Json) -> Iterator[Cause]:
+def _validate_update(new: Json, old: Json) -> Iterator[FieldCause]:
     """Everything that an update changes and may not."""
     yield from claimspec.validate(new["spec"], "spec", old["spec"])
     becomes_named = _class_from_annotation(new, old)
@@ -118,7 +118,7 @@ def _class_from_nothing(new: Json, old: Json) -> bool:
     return CLASS_BETA not in _annotations(old) and "storageClassName" not in old["spec"] and "storageClassName" in new["spec"]
 
 
-def _validate_shrinking(new: Json, old: Json) -> list[Cause]:
+def _validate_shrinking(new: Json, old: Json) -> list[FieldCause]:
     """A claim may take back a growth that has not come about yet."""
     wanted = parse_quantity(_request(new)).value
     if wanted >= parse_quantity(_request(old)).value:
@@ -128,12 +128,12 @@ def _validate_shrinking(new: Json, old: Json) -> list[Cause]:
     return [field_errors.forbidden("spec.resources.requests.storage", "field can not be less than status.capacity")]
 
 
-def _validate_annotation(new: Json, old: Json) -> list[Cause]:
+def _validate_annotation(new: Json, old: Json) -> list[FieldCause]:
     now, before = _annotations(new).get(CLASS_BETA, ""), _annotations(old).get(CLASS_BETA, "")
     return [] if now == before else [field_errors.immutable(f"metadata.annotations.{CLASS_BETA}", now)]
 
 
-def _validate_attributes_class(new: Json, old: Json) -> list[Cause]:
+def _validate_attributes_class(new: Json, old: Json) -> list[FieldCause]:
     """A volume that has a class of attributes may get another, but not none."""
     part, since = "volumeAttributesClassName", "is forbidden when status.currentVolumeAttributesClassName is not nil"
     name = new["spec"].get(part)
@@ -175,7 +175,7 @@ def _prepare_update(new: Json, old: Json, _now: float) -> None:
     new["status"] = old["status"]
 
 
-def _admit(new: Json, view: View) -> None:
+def _admit(new: Json, view: OtherObjects) -> None:
     _protect(new, view)
     if "storageClassName" not in new["spec"] and CLASS_BETA not in (new["metadata"].get("annotations") or {}):
         chosen = default_class(view)
@@ -183,12 +183,12 @@ def _admit(new: Json, view: View) -> None:
             new["spec"]["storageClassName"] = chosen
 
 
-def _admit_update(new: Json, old: Json, view: View) -> None:
+def _admit_update(new: Json, old: Json, view: OtherObjects) -> None:
     if parse_quantity(_request(new)).value > parse_quantity(_request(old)).value and not _may_grow(new, old, view):
         raise api_errors.forbidden(PERSISTENT_VOLUME_CLAIMS, old["metadata"]["name"], _NOT_EXPANDABLE)
 
 
-def _may_grow(new: Json, old: Json, view: View) -> bool:
+def _may_grow(new: Json, old: Json, view: OtherObjects) -> bool:
     """Only where the class says so, and is named all along."""
     name = _class_name(new)
     if not name or name != _class_name(old):

@@ -7,8 +7,8 @@ from typing import Final
 
 from mooring.apiserver import api_errors, deletion
 from mooring.apiserver.deletion import DeleteOptions
-from mooring.apiserver.field_errors import Cause
-from mooring.apiserver.resource import Json, Resource, Status, View
+from mooring.apiserver.field_errors import FieldCause
+from mooring.apiserver.resource import Json, OtherObjects, Resource, Status
 from mooring.apiserver.rules import (
     podactions,
     podcontainers,
@@ -44,7 +44,7 @@ _FIELDS: Final = (
 )
 
 
-def _admit(new: Json, _view: View) -> None:
+def _admit(new: Json, _view: OtherObjects) -> None:
     """Priorities, and the built-in runtime classes. No admission of service accounts: a pod gets neither account `default` nor a token."""
     spec, name = new["spec"], new["metadata"].get("name", "")
     priority = _PRIORITIES.get(spec.get("priorityClassName", ""))
@@ -127,7 +127,7 @@ def _grace_s(pod: Json, given: int | None) -> int:
     return 1 if grace_s < 0 else grace_s
 
 
-def _validate(pod: Json) -> Iterator[Cause]:
+def _validate(pod: Json) -> Iterator[FieldCause]:
     yield from podspec.validate(pod)
     yield from podcontainers.validate_images(pod["spec"])
 

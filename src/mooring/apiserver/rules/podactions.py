@@ -8,8 +8,8 @@ from typing import Final
 from mooring.api.meta import Key
 from mooring.apiserver import api_errors, field_errors
 from mooring.apiserver.deletion import DeleteOptions
-from mooring.apiserver.field_errors import Cause
-from mooring.apiserver.resource import Action, Call, Json, answered_kind
+from mooring.apiserver.field_errors import FieldCause
+from mooring.apiserver.resource import Action, ApiCall, Json, answered_kind
 from mooring.apiserver.rules import checks, podcontainers, podmounts, podresources, podspec
 from mooring.apiserver.rules.podshape import MESSAGES as SHAPES
 from mooring.base.clock import rfc3339
@@ -25,7 +25,7 @@ _NOT_EPHEMERAL: Final = ("ports", "resources", "livenessProbe", "readinessProbe"
 _RESIZABLE: Final = ("cpu", "memory")
 
 
-def bind(call: Call) -> Json:
+def bind(call: ApiCall) -> Json:
     """The pod gets its node, once. Labels and annotations of the binding become the pod's."""
     pods = call.store.resource("", "v1", "pods")
     assert pods is not None
@@ -83,7 +83,7 @@ def set_condition(status: Json, condition: Json, now: float) -> None:
         conditions[conditions.index(old)] = new
 
 
-def _evict(call: Call) -> Json:
+def _evict(call: ApiCall) -> Json:
     """A deletion that says what it is. Nobody keeps a disruption budget here."""
     if call.body["metadata"].get("name", "") != call.key.name:
         raise api_errors.bad_request("name in URL does not match name in Eviction object")
@@ -99,7 +99,7 @@ def _evict(call: Call) -> Json:
     return done()
 
 
-def _options(call: Call) -> DeleteOptions:
+def _options(call: ApiCall) -> DeleteOptions:
     given: Json = call.body.get("deleteOptions") or {}
     conditions = given.get("preconditions") or {}
     return DeleteOptions(
@@ -124,7 +124,7 @@ def _prepare_ephemeral(new: Json, old: Json, _now: float) -> None:
     count_change(new, old)
 
 
-def _validate_ephemeral(new: Json, old: Json) -> Iterator[Cause]:
+def _validate_ephemeral(new: Json, old: Json) -> Iterator[FieldCause]:
     spec, field = new["spec"], "spec.ephemeralContainers"
     containers = spec.get("ephemeralContainers") or []
     by_name = {container["name"]: container for container in containers}
@@ -170,7 +170,7 @@ def _resized(container: Json, wanted: Json | None) -> Json:
     return {**left, "resources": wanted["resources"], **policy}
 
 
-def _validate_resize(new: Json, old: Json) -> Iterator[Cause]:
+def _validate_resize(new: Json, old: Json) -> Iterator[FieldCause]:
     yield from podspec.validate(new)
     for number, (container, before) in enumerate(zip(new["spec"]["containers"], old["spec"]["containers"], strict=True)):
         for part in ("limits", "requests"):
@@ -200,7 +200,7 @@ def count_change(new: Json, old: Json) -> None:
 # doors to a kubelet
 
 
-def _no_kubelet(call: Call) -> None:
+def _no_kubelet(call: ApiCall) -> None:
     pod = call.store.get(call.resource, call.key).whole()
     if not pod["spec"].get("nodeName"):
         raise api_errors.bad_request(f"pod {call.key.name} does not have a host assigned")

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from mooring.api import names
 from mooring.apiserver import field_errors
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks, podenv, podmounts, podresources, podsecurity
 
@@ -22,7 +22,7 @@ _HEADER_TEXT: Final = (
 _ONCE: Final = ("livenessProbe", "startupProbe")
 
 
-def _validate_probes(container: Json, field: str, grace_s: int) -> Iterator[Cause]:
+def _validate_probes(container: Json, field: str, grace_s: int) -> Iterator[FieldCause]:
     """grace_s: the pod's grace, in seconds."""
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
         if name in container:
@@ -33,11 +33,11 @@ def _validate_probes(container: Json, field: str, grace_s: int) -> Iterator[Caus
             yield from _validate_handler(handler, f"{field}.lifecycle.{name}", grace_s)
 
 
-def port_number(port: int, field: str) -> list[Cause]:
+def port_number(port: int, field: str) -> list[FieldCause]:
     return [] if 1 <= port <= 65535 else [field_errors.invalid(field, port, "must be between 1 and 65535, inclusive")]
 
 
-def port_name(name: str, field: str) -> list[Cause]:
+def port_name(name: str, field: str) -> list[FieldCause]:
     """At most 15 of small letters, digits and hyphens, one of them a letter."""
     wrong = []
     if len(name) > 15:
@@ -53,7 +53,7 @@ def port_name(name: str, field: str) -> list[Cause]:
     return [field_errors.invalid(field, name, reason) for reason in wrong]
 
 
-def _validate_probe(name: str, probe: Json, field: str, grace_s: int) -> Iterator[Cause]:
+def _validate_probe(name: str, probe: Json, field: str, grace_s: int) -> Iterator[FieldCause]:
     yield from _validate_handler(probe, field, grace_s)
     for count in _COUNTS:
         yield from checks.at_least(probe.get(count), f"{field}.{count}", 0)
@@ -67,7 +67,7 @@ def _validate_probe(name: str, probe: Json, field: str, grace_s: int) -> Iterato
         yield field_errors.invalid(f"{field}.terminationGracePeriodSeconds", own_grace, text)
 
 
-def _validate_handler(handler: Mapping[str, Any], field: str, grace_s: int) -> list[Cause]:
+def _validate_handler(handler: Mapping[str, Any], field: str, grace_s: int) -> list[FieldCause]:
     given = [name for name in _HANDLERS if name in handler]
     if not given:
         return [field_errors.required(field, "must specify a handler type")]
@@ -86,7 +86,7 @@ def _validate_handler(handler: Mapping[str, Any], field: str, grace_s: int) -> l
     return found
 
 
-def _validate_http(content: Json, field: str) -> list[Cause]:
+def _validate_http(content: Json, field: str) -> list[FieldCause]:
     found = [] if content["path"] else [field_errors.required(f"{field}.path")]
     found += _port(content["port"], f"{field}.port") + checks.one_of(content["scheme"], f"{field}.scheme", ("HTTP", "HTTPS"))
     for header in content.get("httpHeaders") or []:
@@ -95,7 +95,7 @@ def _validate_http(content: Json, field: str) -> list[Cause]:
     return found
 
 
-def _port(port: int | str, field: str) -> list[Cause]:
+def _port(port: int | str, field: str) -> list[FieldCause]:
     return port_name(port, field) if isinstance(port, str) else port_number(port, field)
 
 
@@ -109,7 +109,7 @@ _RULE_ACTIONS: Final = ("Restart", "RestartAllContainers")
 _RULES_MAX: Final = 20
 
 
-def validate(spec: Json) -> Iterator[Cause]:
+def validate(spec: Json) -> Iterator[FieldCause]:
     """All but the ephemeral ones, which have an endpoint of their own."""
     seen: set[str] = set()
     if not spec.get("containers"):
@@ -125,7 +125,7 @@ def validate(spec: Json) -> Iterator[Cause]:
     yield from _validate_host_ports(spec)
 
 
-def validate_name(name: str, field: str, seen: set[str]) -> list[Cause]:
+def validate_name(name: str, field: str, seen: set[str]) -> list[FieldCause]:
     """Adds to the names seen."""
     if not name:
         return [field_errors.required(field)]
@@ -136,7 +136,7 @@ def validate_name(name: str, field: str, seen: set[str]) -> list[Cause]:
     return found
 
 
-def validate_one(container: Json, field: str, spec: Json) -> Iterator[Cause]:
+def validate_one(container: Json, field: str, spec: Json) -> Iterator[FieldCause]:
     """What goes for containers of every sort. None but those that go on running have probes and hooks."""
     image = container.get("image", "")
     if not image:
@@ -151,7 +151,7 @@ def validate_one(container: Json, field: str, spec: Json) -> Iterator[Cause]:
     yield from podsecurity.validate_container(container.get("securityContext") or {}, f"{field}.securityContext", spec)
 
 
-def validate_images(spec: Json) -> Iterator[Cause]:
+def validate_images(spec: Json) -> Iterator[FieldCause]:
     """Applies to pods alone: templates have been stored with such images."""
     for part in ("containers", "initContainers"):
         for field, container in checks.each(spec.get(part), f"spec.{part}"):
@@ -160,7 +160,7 @@ def validate_images(spec: Json) -> Iterator[Cause]:
                 yield field_errors.invalid(f"{field}.image", image, "must not have leading or trailing whitespace")
 
 
-def _validate_restarts(container: Json, field: str) -> Iterator[Cause]:
+def _validate_restarts(container: Json, field: str) -> Iterator[FieldCause]:
     yield from podresources.validate_resize_policy(container.get("resizePolicy") or [], f"{field}.resizePolicy")
     rules = container.get("restartPolicyRules") or []
     if "restartPolicy" in container:
@@ -178,7 +178,7 @@ def _validate_restarts(container: Json, field: str) -> Iterator[Cause]:
             yield from checks.one_of(codes.get("operator", ""), f"{at}.exitCodes.operator", ("In", "NotIn"))
 
 
-def _validate_ports(ports: Sequence[Json], field: str, *, on_host_network: bool) -> Iterator[Cause]:
+def _validate_ports(ports: Sequence[Json], field: str, *, on_host_network: bool) -> Iterator[FieldCause]:
     seen: set[str] = set()
     for number, port in enumerate(ports):
         at, name, inner, outer = f"{field}[{number}]", port.get("name", ""), port["containerPort"], port.get("hostPort", 0)
@@ -197,7 +197,7 @@ def _validate_ports(ports: Sequence[Json], field: str, *, on_host_network: bool)
         yield from checks.one_of(port["protocol"], f"{at}.protocol", _PROTOCOLS)
 
 
-def _validate_host_ports(spec: Json) -> Iterator[Cause]:
+def _validate_host_ports(spec: Json) -> Iterator[FieldCause]:
     """Two containers of a pod can't have the same port of the host; init containers may follow one another."""
     seen: set[str] = set()
     for number, container in enumerate(spec.get("containers") or []):

@@ -9,7 +9,7 @@ from typing import Final
 from mooring.api import names
 from mooring.api.quantity import parse_quantity
 from mooring.apiserver import field_errors
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks
 from mooring.apiserver.rules.secret import key_reasons
@@ -34,7 +34,7 @@ _AMOUNTS: Final = tuple(f"{part}.{name}" for part in ("limits", "requests") for 
 _TWO_FIELDS: Final = "may not have more than one field specified at a time"
 
 
-def validate(container: Json, field: str, volumes: Sequence[Json] = ()) -> Iterator[Cause]:
+def validate(container: Json, field: str, volumes: Sequence[Json] = ()) -> Iterator[FieldCause]:
     """volumes: the pod's, whose files may be read."""
     for at, variable in checks.each(container.get("env"), f"{field}.env"):
         if not variable["name"]:
@@ -48,7 +48,7 @@ def validate(container: Json, field: str, volumes: Sequence[Json] = ()) -> Itera
     yield from _validate_files(container, field, volumes)
 
 
-def _validate_files(container: Json, field: str, volumes: Sequence[Json]) -> Iterator[Cause]:
+def _validate_files(container: Json, field: str, volumes: Sequence[Json]) -> Iterator[FieldCause]:
     """Files that variables are read from lie in volumes that begin empty."""
     for number, variable in enumerate(container.get("env") or []):
         source = (variable.get("valueFrom") or {}).get("fileKeyRef")
@@ -62,7 +62,7 @@ def _validate_files(container: Json, field: str, volumes: Sequence[Json]) -> Ite
             yield field_errors.invalid(at, name, "referenced volume must be of type emptyDir")
 
 
-def _validate_file(source: Json, field: str) -> Iterator[Cause]:
+def _validate_file(source: Json, field: str) -> Iterator[FieldCause]:
     key, volume, path = source["key"], source["volumeName"], source["path"]
     yield from (field_errors.required(f"{field}.{part}") for part in ("key", "volumeName", "path") if not source[part])
     if key and not _NAME.fullmatch(key):
@@ -73,7 +73,7 @@ def _validate_file(source: Json, field: str) -> Iterator[Cause]:
         yield field_errors.invalid(f"{field}.path", path, "must not contain '..'")
 
 
-def _validate_source(variable: Json, field: str) -> Iterator[Cause]:
+def _validate_source(variable: Json, field: str) -> Iterator[FieldCause]:
     source = variable["valueFrom"]
     given = [name for name in _SOURCES if name in source]
     if not given:
@@ -95,7 +95,7 @@ def _validate_source(variable: Json, field: str) -> Iterator[Cause]:
         yield field_errors.invalid(field, "", _TWO_FIELDS)
 
 
-def _validate_field(reference: Json, field: str) -> list[Cause]:
+def _validate_field(reference: Json, field: str) -> list[FieldCause]:
     path, version, at = reference["fieldPath"], reference["apiVersion"], f"{field}.fieldPath"
     if not path:
         return [field_errors.required(at)]
@@ -108,7 +108,7 @@ def _validate_field(reference: Json, field: str) -> list[Cause]:
     return checks.one_of(path, at, _FIELDS)
 
 
-def _validate_amount(reference: Json, field: str) -> list[Cause]:
+def _validate_amount(reference: Json, field: str) -> list[FieldCause]:
     resource = reference["resource"]
     if not resource:
         return [field_errors.required(f"{field}.resource")]
@@ -122,14 +122,14 @@ def _validate_amount(reference: Json, field: str) -> list[Cause]:
     return []
 
 
-def _validate_key(reference: Json, field: str) -> list[Cause]:
+def _validate_key(reference: Json, field: str) -> list[FieldCause]:
     found = checks.named(reference.get("name", ""), f"{field}.name", names.dns_subdomain)
     if not reference["key"]:
         return [*found, field_errors.required(f"{field}.key")]
     return found + checks.named(reference["key"], f"{field}.key", key_reasons)
 
 
-def _validate_all_of(source: Json, field: str, number: int) -> list[Cause]:
+def _validate_all_of(source: Json, field: str, number: int) -> list[FieldCause]:
     given = [name for name in ("configMapRef", "secretRef") if name in source]
     if not given:
         return [field_errors.invalid(field, "", "must specify one of: `configMapRef` or `secretRef`")]

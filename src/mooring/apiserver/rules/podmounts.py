@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from mooring.apiserver import field_errors
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks
 from mooring.apiserver.rules.podvolumes import relative_path
@@ -16,7 +16,7 @@ _RECURSIVE: Final = ("Disabled", "Enabled", "IfPossible")
 _BLOCK: Final = ("persistentVolumeClaim", "ephemeral")
 
 
-def validate(container: Json, field: str, volumes: Sequence[Json]) -> Iterator[Cause]:
+def validate(container: Json, field: str, volumes: Sequence[Json]) -> Iterator[FieldCause]:
     mounts, devices = container.get("volumeMounts") or [], container.get("volumeDevices") or []
     by_name = {volume["name"]: volume for volume in volumes}
     privileged = (container.get("securityContext") or {}).get("privileged", False)
@@ -26,7 +26,7 @@ def validate(container: Json, field: str, volumes: Sequence[Json]) -> Iterator[C
 
 def _validate_mounts(
     mounts: Sequence[Json], devices: Sequence[Json], field: str, volumes: dict[str, Json], *, privileged: bool
-) -> Iterator[Cause]:
+) -> Iterator[FieldCause]:
     paths: set[str] = set()
     for number, mount in enumerate(mounts):
         at, name, path = f"{field}[{number}]", mount["name"], mount["mountPath"]
@@ -42,7 +42,7 @@ def _validate_mounts(
         yield from _validate_propagation(mount, field, privileged=privileged)
 
 
-def _validate_devices(devices: Sequence[Json], mounts: Sequence[Json], field: str, volumes: dict[str, Json]) -> Iterator[Cause]:
+def _validate_devices(devices: Sequence[Json], mounts: Sequence[Json], field: str, volumes: dict[str, Json]) -> Iterator[FieldCause]:
     seen: set[str] = set()
     paths: set[str] = set()
     for number, device in enumerate(devices):
@@ -62,14 +62,14 @@ def _validate_devices(devices: Sequence[Json], mounts: Sequence[Json], field: st
         paths.add(path)
 
 
-def _validate_place(name: str, name_field: str, path: str, path_field: str, volumes: dict[str, Json]) -> list[Cause]:
+def _validate_place(name: str, name_field: str, path: str, path_field: str, volumes: dict[str, Json]) -> list[FieldCause]:
     found = [] if name else [field_errors.required(name_field)]
     if name not in volumes:
         found.append(field_errors.not_found(name_field, name))
     return found + ([] if path else [field_errors.required(path_field)])
 
 
-def _validate_apart(name: str, path: str, others: Sequence[Json], at: str, words: tuple[str, str, str]) -> Iterator[Cause]:
+def _validate_apart(name: str, path: str, others: Sequence[Json], at: str, words: tuple[str, str, str]) -> Iterator[FieldCause]:
     """A volume is mounted or a device, never both. words: the path's member there and here, and what the others are called."""
     there, here, called = words
     if any(other["name"] == name for other in others):
@@ -78,13 +78,13 @@ def _validate_apart(name: str, path: str, others: Sequence[Json], at: str, words
         yield field_errors.invalid(f"{at}.{here}", path, f"must not already exist as a path in {called}")
 
 
-def _validate_expression(mount: Json, at: str, field: str) -> list[Cause]:
+def _validate_expression(mount: Json, at: str, field: str) -> list[FieldCause]:
     if mount.get("subPath"):
         return [field_errors.invalid(f"{at}.subPathExpr", mount["subPathExpr"], "subPathExpr and subPath are mutually exclusive")]
     return relative_path(mount["subPathExpr"], f"{field}.subPathExpr")
 
 
-def _validate_propagation(mount: Json, field: str, *, privileged: bool) -> Iterator[Cause]:
+def _validate_propagation(mount: Json, field: str, *, privileged: bool) -> Iterator[FieldCause]:
     propagation, recursive = mount.get("mountPropagation", "None"), mount.get("recursiveReadOnly", "Disabled")
     yield from checks.one_of(propagation, f"{field}.mountPropagation", _PROPAGATIONS)
     if propagation == "Bidirectional" and not privileged:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mooring.api import names
 from mooring.apiserver import field_errors
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks, selectors
 
@@ -19,13 +19,13 @@ _POLICIES: Final = ("Honor", "Ignore")
 _EMPTY: Final = "can not be empty"
 
 
-def validate(spec: Json) -> Iterator[Cause]:
+def validate(spec: Json) -> Iterator[FieldCause]:
     yield from _validate_affinity(spec.get("affinity") or {}, "spec.affinity")
     yield from validate_tolerations(spec.get("tolerations") or [])
     yield from _validate_spread(spec.get("topologySpreadConstraints") or [], "spec.topologySpreadConstraints")
 
 
-def validate_tolerations(tolerations: Sequence[Json]) -> Iterator[Cause]:
+def validate_tolerations(tolerations: Sequence[Json]) -> Iterator[FieldCause]:
     for field, toleration in checks.each(tolerations, "spec.tolerations"):
         key, operator, value = (toleration.get(part, "") for part in ("key", "operator", "value"))
         if key:
@@ -47,7 +47,7 @@ def validate_tolerations(tolerations: Sequence[Json]) -> Iterator[Cause]:
         yield from checks.one_of(toleration.get("effect") or _EFFECTS[0], f"{field}.effect", _EFFECTS)
 
 
-def _validate_affinity(affinity: Json, field: str) -> Iterator[Cause]:
+def _validate_affinity(affinity: Json, field: str) -> Iterator[FieldCause]:
     node = affinity.get("nodeAffinity") or {}
     if _REQUIRED in node:
         yield from selectors.validate_nodes(node[_REQUIRED], f"{field}.nodeAffinity.{_REQUIRED}")
@@ -63,12 +63,12 @@ def _validate_affinity(affinity: Json, field: str) -> Iterator[Cause]:
             yield from _validate_pod_term(weighted["podAffinityTerm"], f"{at}.podAffinityTerm")
 
 
-def _weight(term: Json, field: str) -> list[Cause]:
+def _weight(term: Json, field: str) -> list[FieldCause]:
     weight = term["weight"]
     return [] if 1 <= weight <= 100 else [field_errors.invalid(f"{field}.weight", weight, "must be in the range 1-100")]
 
 
-def _validate_pod_term(term: Json, field: str) -> Iterator[Cause]:
+def _validate_pod_term(term: Json, field: str) -> Iterator[FieldCause]:
     for selector in ("labelSelector", "namespaceSelector"):
         yield from selectors.validate_labels(term.get(selector) or {}, f"{field}.{selector}")
     for namespace in term.get("namespaces") or []:
@@ -79,7 +79,7 @@ def _validate_pod_term(term: Json, field: str) -> Iterator[Cause]:
     yield from checks.named(term["topologyKey"], f"{field}.topologyKey", names.qualified_name)
 
 
-def _validate_spread(constraints: Sequence[Json], field: str) -> Iterator[Cause]:
+def _validate_spread(constraints: Sequence[Json], field: str) -> Iterator[FieldCause]:
     pairs: list[tuple[Any, Any]] = [(one["topologyKey"], one["whenUnsatisfiable"]) for one in constraints]
     for number, constraint in enumerate(constraints):
         at, key, when = f"{field}[{number}]", *pairs[number]
@@ -131,7 +131,7 @@ def _affinity_terms(affinity: Json) -> Iterator[Json]:
         yield from content.get(required) or ()
 
 
-def _validate_match_keys(owner: Json, field: str) -> Iterator[Cause]:
+def _validate_match_keys(owner: Json, field: str) -> Iterator[FieldCause]:
     """owner: a term of an affinity, or a constraint of the spread; it stands at field."""
     matched, other = owner.get(_MATCH) or [], owner.get(_MISMATCH) or []
     for part, keys in ((_MATCH, matched), (_MISMATCH, other)):
@@ -147,7 +147,7 @@ def _validate_match_keys(owner: Json, field: str) -> Iterator[Cause]:
             yield field_errors.invalid(f"{field}.{_MATCH}[{number}]", key, f"exists in both {_MATCH} and {_MISMATCH}")
 
 
-def _validate_selected(keys: Sequence[str], selector: Json, field: str) -> Iterator[Cause]:
+def _validate_selected(keys: Sequence[str], selector: Json, field: str) -> Iterator[FieldCause]:
     """Refuses a key that the selector also names. Requirements that a key has added stand there once."""
     places = {key: number for number, key in enumerate(keys)}
     seen = {*(selector.get("matchLabels") or ())}

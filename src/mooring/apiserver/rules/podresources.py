@@ -8,7 +8,7 @@ from typing import Any, Final
 from mooring.api import names
 from mooring.api.quantity import parse_quantity
 from mooring.apiserver import field_errors
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks
 
@@ -27,7 +27,7 @@ _HUGE: Final = "hugepages-"
 _COUNTED: Final = ("cpu", "memory")
 
 
-def validate(resources: Json, field: str, spec: Json) -> Iterator[Cause]:
+def validate(resources: Json, field: str, spec: Json) -> Iterator[FieldCause]:
     """For a container."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     yield from _validate_amounts(limits, f"{field}.limits")
@@ -39,7 +39,7 @@ def validate(resources: Json, field: str, spec: Json) -> Iterator[Cause]:
     yield from _validate_claims(resources.get("claims") or [], f"{field}.claims", known)
 
 
-def validate_pod(spec: Json) -> Iterator[Cause]:
+def validate_pod(spec: Json) -> Iterator[FieldCause]:
     """For the pod as a whole."""
     yield from _validate_amounts(spec.get("overhead") or {}, "spec.overhead.limits")
     resources = spec.get("resources") or {}
@@ -61,7 +61,7 @@ def validate_pod(spec: Json) -> Iterator[Cause]:
             yield field_errors.invalid(f"spec.resources.requests[{name}]", text, wrong)
 
 
-def validate_resize_policy(policies: Sequence[Json], field: str) -> Iterator[Cause]:
+def validate_resize_policy(policies: Sequence[Json], field: str) -> Iterator[FieldCause]:
     seen: set[str] = set()
     for number, policy in enumerate(policies):
         name = policy["resourceName"]
@@ -91,7 +91,7 @@ def quality(spec: Json) -> str:
     return "Guaranteed" if limited and equal else "Burstable"
 
 
-def _validate_amounts(amounts: Json, field: str) -> Iterator[Cause]:
+def _validate_amounts(amounts: Json, field: str) -> Iterator[FieldCause]:
     for name, text in amounts.items():
         at = f"{field}[{name}]"
         yield from _validate_name(name, at)
@@ -102,7 +102,7 @@ def _validate_amounts(amounts: Json, field: str) -> Iterator[Cause]:
             yield field_errors.invalid(at, text, "must be an integer")
 
 
-def _validate_name(name: str, at: str) -> Iterator[Cause]:
+def _validate_name(name: str, at: str) -> Iterator[FieldCause]:
     wrong, bare = checks.named(name, at, names.qualified_name), "/" not in name
     yield from wrong
     if bare and not wrong and name not in _KNOWN and not name.startswith((_HUGE, f"requests.{_HUGE}")):
@@ -122,7 +122,7 @@ def _is_extended(name: str) -> bool:
     return not _is_native(name) and not name.startswith("requests.") and not names.qualified_name(f"requests.{name}")
 
 
-def _validate_order(limits: Json, requests: Json, field: str) -> Iterator[Cause]:
+def _validate_order(limits: Json, requests: Json, field: str) -> Iterator[FieldCause]:
     """Nobody asks for more than the limit; of what can't be shared, for just as much."""
     for name, text in requests.items():
         strict = not _is_native(name) or name.startswith(_HUGE)
@@ -137,8 +137,10 @@ def _validate_order(limits: Json, requests: Json, field: str) -> Iterator[Cause]
             yield field_errors.invalid(f"{field}.requests", text, f"must be less than or equal to {name} limit of {limits[name]}")
 
 
-def _validate_claims(claims: Sequence[Json], field: str, known: Sequence[str]) -> list[Cause]:
+def _validate_claims(claims: Sequence[Json], field: str, known: Sequence[str]) -> list[FieldCause]:
     shown = "which is empty" if not known else f"[{', '.join(known)}]"
     text = f"must be one of the names in pod.spec.resourceClaims {shown}"
     unknown = [(number, claim["name"]) for number, claim in enumerate(claims) if claim["name"] not in known]
-    return [Cause("FieldValueNotFound", f"{field}[{number}]", f"Not found: {field_errors.shown(name)}: {text}") for number, name in unknown]
+    return [
+        FieldCause("FieldValueNotFound", f"{field}[{number}]", f"Not found: {field_errors.shown(name)}: {text}") for number, name in unknown
+    ]

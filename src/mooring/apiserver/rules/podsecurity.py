@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from mooring.apiserver import field_errors
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks, podwindows
 
@@ -18,7 +18,7 @@ _SYSCTL: Final = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_
 _PROFILES: Final = ("Localhost", "RuntimeDefault", "Unconfined")
 
 
-def validate_pod(context: Json, field: str, spec: Json) -> Iterator[Cause]:
+def validate_pod(context: Json, field: str, spec: Json) -> Iterator[FieldCause]:
     yield from _validate_common(context, field)
     yield from user_id(context.get("fsGroup"), f"{field}.fsGroup")
     for number, group in enumerate(context.get("supplementalGroups") or []):
@@ -36,7 +36,7 @@ def validate_pod(context: Json, field: str, spec: Json) -> Iterator[Cause]:
         yield field_errors.invalid(f"{field}.shareProcessNamespace", True, text)
 
 
-def validate_container(context: Json, field: str, spec: Json) -> Iterator[Cause]:
+def validate_container(context: Json, field: str, spec: Json) -> Iterator[FieldCause]:
     yield from _validate_common(context, field)
     if "procMount" in context:
         yield from checks.one_of(context["procMount"], f"{field}.procMount", ("Default", "Unmasked"))
@@ -50,13 +50,13 @@ def validate_container(context: Json, field: str, spec: Json) -> Iterator[Cause]
             yield field_errors.invalid(field, context, text)
 
 
-def user_id(value: int | None, field: str) -> list[Cause]:
+def user_id(value: int | None, field: str) -> list[FieldCause]:
     if value is None or 0 <= value <= _ID_MAX:
         return []
     return [field_errors.invalid(field, value, f"must be between 0 and {_ID_MAX}, inclusive")]
 
 
-def _validate_common(context: Json, field: str) -> Iterator[Cause]:
+def _validate_common(context: Json, field: str) -> Iterator[FieldCause]:
     yield from user_id(context.get("runAsUser"), f"{field}.runAsUser")
     yield from user_id(context.get("runAsGroup"), f"{field}.runAsGroup")
     if "appArmorProfile" in context:
@@ -71,7 +71,7 @@ def _validate_common(context: Json, field: str) -> Iterator[Cause]:
         yield field_errors.required(f"{at}.localhostProfile", "must be set when seccomp type is Localhost")
 
 
-def _validate_app_armor(profile: Json, field: str) -> Iterator[Cause]:
+def _validate_app_armor(profile: Json, field: str) -> Iterator[FieldCause]:
     kind, local, at = profile["type"], profile.get("localhostProfile"), f"{field}.localhostProfile"
     if not kind:
         yield field_errors.required(f"{field}.type", "type is required when appArmorProfile is set")
@@ -89,7 +89,7 @@ def _validate_app_armor(profile: Json, field: str) -> Iterator[Cause]:
             yield field_errors.too_long(at, _APP_ARMOR_MAX)
 
 
-def _validate_shared_sysctl(name: str, field: str, spec: Json) -> Iterator[Cause]:
+def _validate_shared_sysctl(name: str, field: str, spec: Json) -> Iterator[FieldCause]:
     """A pod may not set a sysctl of a namespace that it shares with the host."""
     dotted = name.replace("/", ".")
     if spec.get("hostNetwork") and dotted.startswith("net."):
@@ -98,7 +98,7 @@ def _validate_shared_sysctl(name: str, field: str, spec: Json) -> Iterator[Cause
         yield field_errors.invalid(field, name, "may not be specified when 'hostIPC' is true")
 
 
-def _validate_sysctls(context: Json, field: str, spec: Json) -> Iterator[Cause]:
+def _validate_sysctls(context: Json, field: str, spec: Json) -> Iterator[FieldCause]:
     seen: set[str] = set()
     for number, sysctl in enumerate(context.get("sysctls") or []):
         name, at = sysctl["name"], f"{field}.sysctls[{number}].name"

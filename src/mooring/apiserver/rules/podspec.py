@@ -9,7 +9,7 @@ from typing import Final
 
 from mooring.api import names
 from mooring.apiserver import field_errors, metadata
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks, podcontainers, podplacement, podresources, podsecurity, podvolumes, podwindows
 
@@ -32,7 +32,7 @@ _NAMES: Final[tuple[tuple[str, Callable[[str], list[str]]], ...]] = (
 )
 
 
-def validate(pod: Json) -> Iterator[Cause]:
+def validate(pod: Json) -> Iterator[FieldCause]:
     spec = pod["spec"]
     yield from podvolumes.validate(spec, pod["metadata"].get("name", ""))
     yield from podcontainers.validate(spec)
@@ -68,7 +68,7 @@ def _parts_of_the_host(spec: Json) -> Iterator[str]:
                 yield f"{field}.volumeDevices"
 
 
-def address(text: str, field: str) -> list[Cause]:
+def address(text: str, field: str) -> list[FieldCause]:
     try:
         ipaddress.ip_address(text)
     except ValueError:
@@ -76,7 +76,7 @@ def address(text: str, field: str) -> list[Cause]:
     return []
 
 
-def _validate_dns(spec: Json) -> Iterator[Cause]:
+def _validate_dns(spec: Json) -> Iterator[FieldCause]:
     policy, config = spec["dnsPolicy"], spec.get("dnsConfig")
     yield from checks.one_of(policy, "spec.dnsPolicy", _DNS_POLICIES)
     if policy == "None" and config is None:
@@ -93,7 +93,7 @@ def _validate_dns(spec: Json) -> Iterator[Cause]:
             yield field_errors.required(f"spec.dnsConfig.options[{number}]", "must not be empty")
 
 
-def _validate_lists(spec: Json) -> Iterator[Cause]:
+def _validate_lists(spec: Json) -> Iterator[FieldCause]:
     for number, alias in enumerate(spec.get("hostAliases") or []):
         yield from address(alias["ip"], f"spec.hostAliases[{number}].ip")
         for index, name in enumerate(alias.get("hostnames") or []):
@@ -114,7 +114,7 @@ def _validate_lists(spec: Json) -> Iterator[Cause]:
             yield field_errors.invalid(f"spec.resourceClaims[{number}]", claim, text)
 
 
-def _validate_gates(spec: Json) -> Iterator[Cause]:
+def _validate_gates(spec: Json) -> Iterator[FieldCause]:
     seen: set[str] = set()
     for field, gate in checks.each(spec.get("schedulingGates"), "spec.schedulingGates"):
         yield from checks.named(gate["name"], field, names.qualified_name)

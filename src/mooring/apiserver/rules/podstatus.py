@@ -7,7 +7,7 @@ from typing import Final
 
 from mooring.api import names
 from mooring.apiserver import field_errors
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks, podsecurity, podspec
 
@@ -22,7 +22,7 @@ _STATUSES: Final = {"containerStatuses": "containers", "initContainerStatuses": 
 """By the part of the status the part of the spec; "" for containers that never restart."""
 
 
-def validate(new: Json, old: Json) -> Iterator[Cause]:
+def validate(new: Json, old: Json) -> Iterator[FieldCause]:
     status, before = new["status"], old["status"]
     if before.get("qosClass") and status.get("qosClass") != before["qosClass"]:
         yield field_errors.immutable("status.qosClass", status.get("qosClass"))
@@ -49,7 +49,7 @@ def validate(new: Json, old: Json) -> Iterator[Cause]:
             yield field_errors.forbidden(field, "must not be specified in container status")
 
 
-def _validate_health(states: list[Json] | None, containers: list[Json] | None, field: str) -> Iterator[Cause]:
+def _validate_health(states: list[Json] | None, containers: list[Json] | None, field: str) -> Iterator[FieldCause]:
     """How the resources are that containers have asked for. A status may say anything about containers that the spec doesn't have."""
     asked = {container["name"]: container.get("resources") or {} for container in containers or []}
     for number, state in enumerate(states or []):
@@ -57,7 +57,7 @@ def _validate_health(states: list[Json] | None, containers: list[Json] | None, f
             yield from _validate_allocated(told, asked[state["name"]], f"{field}[{number}].{_RESOURCES}[{place}]")
 
 
-def _validate_allocated(told: Json, asked: Json, field: str) -> Iterator[Cause]:
+def _validate_allocated(told: Json, asked: Json, field: str) -> Iterator[FieldCause]:
     name, claims = told["name"], asked.get("claims") or []
     own = {f"claim:{claim['name']}/{claim['request']}" if claim.get("request") else f"claim:{claim['name']}" for claim in claims}
     if name.startswith("claim:"):
@@ -73,7 +73,7 @@ def _validate_allocated(told: Json, asked: Json, field: str) -> Iterator[Cause]:
         yield from checks.one_of(part.get("health", ""), f"{field}.resources[{number}].health", _HEALTH)
 
 
-def _validate_addresses(status: Json) -> list[Cause]:
+def _validate_addresses(status: Json) -> list[FieldCause]:
     addresses, hosts, found = status.get("podIPs") or [], status.get("hostIPs") or [], []
     for part, given in (("podIPs", addresses), ("hostIPs", hosts)):
         for number, one in enumerate(given):
@@ -85,7 +85,7 @@ def _validate_addresses(status: Json) -> list[Cause]:
     return found
 
 
-def _validate_states(status: Json, before: Json, part: str, spec: Json) -> Iterator[Cause]:
+def _validate_states(status: Json, before: Json, part: str, spec: Json) -> Iterator[FieldCause]:
     """A container that has ended for good does not come back."""
     containers = {container["name"]: container for container in spec.get(_STATUSES[part]) or []}
     for field, was in checks.each(before.get(part), f"status.{part}"):
@@ -109,7 +109,7 @@ def _may_restart(container: Json, spec: Json, exit_code: int) -> bool:
     return bool(policy == "Always" or (policy == "OnFailure" and exit_code))
 
 
-def _validate_users(states: list[Json] | None, field: str, spec: Json) -> Iterator[Cause]:
+def _validate_users(states: list[Json] | None, field: str, spec: Json) -> Iterator[FieldCause]:
     """The ids of the users that containers run as. A pod for Windows has none."""
     for at, state in checks.each(states, field):
         user = (state.get("user") or {}).get("linux")
@@ -124,7 +124,7 @@ def _validate_users(states: list[Json] | None, field: str, spec: Json) -> Iterat
             yield from podsecurity.user_id(group, place)
 
 
-def _validate_claims(claims: list[Json], spec: Json, field: str) -> Iterator[Cause]:
+def _validate_claims(claims: list[Json], spec: Json, field: str) -> Iterator[FieldCause]:
     """Each is of an entry of the spec, and another one's."""
     known = {claim["name"] for claim in spec.get("resourceClaims") or []}
     twice = checks.repeated([claim["name"] for claim in claims])
@@ -138,7 +138,7 @@ def _validate_claims(claims: list[Json], spec: Json, field: str) -> Iterator[Cau
             yield from checks.named(claim["resourceClaimName"], f"{at}.resourceClaimName", names.dns_subdomain)
 
 
-def _validate_extended(told: Json, spec: Json, field: str) -> Iterator[Cause]:
+def _validate_extended(told: Json, spec: Json, field: str) -> Iterator[FieldCause]:
     """The claim that the scheduler made for the extended resources of the containers, and which request is for which of them."""
     mappings, name = told.get("requestMappings") or [], told.get("resourceClaimName", "")
     if not mappings:
@@ -155,7 +155,7 @@ def _validate_extended(told: Json, spec: Json, field: str) -> Iterator[Cause]:
     yield from checks.named(name, f"{field}.resourceClaimName", names.dns_subdomain) if name else ()
 
 
-def _validate_asked(mapping: Json, spec: Json, at: str) -> Iterator[Cause]:
+def _validate_asked(mapping: Json, spec: Json, at: str) -> Iterator[FieldCause]:
     containers = {one["name"]: one for part in ("initContainers", "containers") for one in spec.get(part) or ()}
     name, resource = mapping["containerName"], mapping["resourceName"]
     if name not in containers:

@@ -12,7 +12,7 @@ from mooring.api.matching import selects
 from mooring.api.meta import LabelSelector
 from mooring.apiserver import field_errors, metadata
 from mooring.apiserver.custom.served_kinds import scale_action
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json, Resource, ScalePaths
 from mooring.apiserver.rules import checks, poddefaults, podshape, podspec, podwarnings, selectors
 
@@ -53,7 +53,7 @@ def prepare_update(new: Json, old: Json, _now: float) -> None:
 # -- validation
 
 
-def validate(template: Json) -> Iterator[Cause]:
+def validate(template: Json) -> Iterator[FieldCause]:
     """As a pod's, each cause below the template."""
     yield from _validate_metadata(template)
     pod = {"metadata": template["metadata"], "spec": template["spec"]}
@@ -65,12 +65,12 @@ def validate(template: Json) -> Iterator[Cause]:
         yield from checks.one_of(pod["spec"]["preemptionPolicy"], f"{FIELD}.spec.preemptionPolicy", _PREEMPTIONS)
 
 
-def _validate_metadata(template: Json) -> Iterator[Cause]:
+def _validate_metadata(template: Json) -> Iterator[FieldCause]:
     yield from metadata.labels(template["metadata"].get("labels") or {}, f"{FIELD}.labels")
     yield from metadata.annotation_keys(template["metadata"].get("annotations") or {}, f"{FIELD}.annotations")
 
 
-def validate_endless(template: Json, deadline: Cause) -> Iterator[Cause]:
+def validate_endless(template: Json, deadline: FieldCause) -> Iterator[FieldCause]:
     """The rules for pods that never end. deadline: the cause when there is one."""
     policy = template["spec"]["restartPolicy"]
     yield from checks.one_of(policy, f"{FIELD}.spec.restartPolicy", ("Always",))
@@ -78,7 +78,9 @@ def validate_endless(template: Json, deadline: Cause) -> Iterator[Cause]:
         yield deadline
 
 
-def validate_selected(spec: Json, kind: str, validate_template: Callable[[Json], Iterable[Cause]], unreadable: str) -> Iterator[Cause]:
+def validate_selected(
+    spec: Json, kind: str, validate_template: Callable[[Json], Iterable[FieldCause]], unreadable: str
+) -> Iterator[FieldCause]:
     """The selector, and the template where that can be read. kind: as the text names it. unreadable: said where it can't be."""
     selector = spec.get("selector")
     wrong = list(selectors.validate_labels(selector, "spec.selector")) if selector is not None else [field_errors.required("spec.selector")]
@@ -98,12 +100,12 @@ def selects_own(spec: Json) -> bool:
     return selects(msgspec.convert(spec["selector"], LabelSelector), spec["template"]["metadata"].get("labels"))
 
 
-def unselected_labels(spec: Json) -> Cause:
+def unselected_labels(spec: Json) -> FieldCause:
     labels = spec["template"]["metadata"].get("labels") or {}
     return field_errors.invalid(f"{FIELD}.metadata.labels", labels, "`selector` does not match template `labels`")
 
 
-def validate_counts(values: Json, field: str, *parts: str) -> Iterator[Cause]:
+def validate_counts(values: Json, field: str, *parts: str) -> Iterator[FieldCause]:
     """None is below zero. field: where the values stand."""
     for part in parts:
         yield from checks.at_least(values.get(part), f"{field}.{part}", 0)
@@ -115,7 +117,7 @@ _COUNTED: Final = (
 )
 
 
-def validate_status(new: Json, old: Json, parts: tuple[str, ...], ready: str) -> Iterator[Cause]:
+def validate_status(new: Json, old: Json, parts: tuple[str, ...], ready: str) -> Iterator[FieldCause]:
     """No count is below zero. parts: not more than there are replicas. ready: as the text names what is ready, or no less available."""
     status = new["status"]
     yield from validate_counts(status, "status", *_COUNTED)
@@ -144,7 +146,7 @@ def warnings(new: Json, old: Json | None) -> list[str]:
 def with_scale(resource: Resource) -> Resource:
     """The kind with its sub-resource `scale`, which shows the selector as text."""
 
-    def wrong(new: Json, old: Json) -> Iterator[Cause]:
+    def wrong(new: Json, old: Json) -> Iterator[FieldCause]:
         yield from resource.validate(new)
         yield from resource.validate_update(new, old)
 

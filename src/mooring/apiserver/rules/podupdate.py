@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from mooring.apiserver import field_errors
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json
 
 FROZEN: Final = (
@@ -18,7 +18,7 @@ FROZEN: Final = (
 _OWN_RULES: Final = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
 
 
-def validate(new: Json, old: Json) -> Iterator[Cause]:
+def validate(new: Json, old: Json) -> Iterator[FieldCause]:
     after, before = new["spec"], old["spec"]
     changed = [part for part in ("containers", "initContainers") if len(after.get(part) or []) != len(before.get(part) or [])]
     if changed:
@@ -31,7 +31,7 @@ def validate(new: Json, old: Json) -> Iterator[Cause]:
         yield field_errors.forbidden("spec", FROZEN)
 
 
-def validate_created(new: Json) -> Iterator[Cause]:
+def validate_created(new: Json) -> Iterator[FieldCause]:
     """The rules for new pods alone."""
     spec = new["spec"]
     if spec.get("ephemeralContainers"):
@@ -40,7 +40,7 @@ def validate_created(new: Json) -> Iterator[Cause]:
         yield field_errors.forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
 
 
-def _validate_deadline(after: int | None, before: int | None) -> list[Cause]:
+def _validate_deadline(after: int | None, before: int | None) -> list[FieldCause]:
     if before is None or after == before:
         return []
     field = "spec.activeDeadlineSeconds"
@@ -49,7 +49,7 @@ def _validate_deadline(after: int | None, before: int | None) -> list[Cause]:
     return [field_errors.invalid(field, after, "must be less than or equal to previous value")] if after > before else []
 
 
-def _validate_tolerations(after: Json, before: Json) -> list[Cause]:
+def _validate_tolerations(after: Json, before: Json) -> list[FieldCause]:
     """Each old one is still there, for however long."""
     now = [_timeless(toleration) for toleration in after.get("tolerations") or []]
     if all(_timeless(toleration) in now for toleration in before.get("tolerations") or []):
@@ -61,7 +61,7 @@ def _timeless(toleration: Json) -> Json:
     return {part: value for part, value in toleration.items() if part != "tolerationSeconds" or toleration.get("effect") != "NoExecute"}
 
 
-def _validate_gates(after: Json, before: Json) -> Iterator[Cause]:
+def _validate_gates(after: Json, before: Json) -> Iterator[FieldCause]:
     known = [gate["name"] for gate in before.get("schedulingGates") or []]
     yield from (
         field_errors.forbidden(

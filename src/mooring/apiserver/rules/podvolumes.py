@@ -9,7 +9,7 @@ from typing import Final
 from mooring.api import names
 from mooring.api.quantity import parse_quantity
 from mooring.apiserver import field_errors, metadata
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks, claimspec, volumesources
 from mooring.apiserver.rules.podshape import MESSAGES
@@ -33,7 +33,7 @@ _DOWNWARD: Final = ("metadata.annotations", "metadata.labels", "metadata.name", 
 _WITH_KEY: Final = re.compile(r"metadata\.(annotations|labels)\['.+'\]")
 
 
-def validate(spec: Json, pod_name: str) -> Iterator[Cause]:
+def validate(spec: Json, pod_name: str) -> Iterator[FieldCause]:
     seen: set[str] = set()
     for number, volume in enumerate(spec.get("volumes") or []):
         field, name = f"spec.volumes[{number}]", volume["name"]
@@ -50,14 +50,14 @@ def validate(spec: Json, pod_name: str) -> Iterator[Cause]:
             yield from (field_errors.invalid(f"{field}.name", name, f'PVC name "{pod_name}-{name}": {reason}') for reason in reasons)
 
 
-def relative_path(path: str, field: str) -> list[Cause]:
+def relative_path(path: str, field: str) -> list[FieldCause]:
     """The errors of a path that is absolute or has a '..'."""
     if path.startswith("/"):
         return [field_errors.invalid(field, path, "must be a relative path")]
     return [field_errors.invalid(field, path, "must not contain '..'")] if ".." in path.split("/") else []
 
 
-def _validate_source(volume: Json, field: str, spec: Json) -> Iterator[Cause]:
+def _validate_source(volume: Json, field: str, spec: Json) -> Iterator[FieldCause]:
     given = [source for source in _ORDER if source in volume]
     source, others = given[0], given[1:]
     check = _CHECKS.get(source)
@@ -71,7 +71,7 @@ def _validate_source(volume: Json, field: str, spec: Json) -> Iterator[Cause]:
         yield field_errors.forbidden(f"{field}.{volumesources.ALSO_CALLED.get(other, other)}", "may not specify more than 1 volume type")
 
 
-def _validate_plain(source: str, content: Json, field: str) -> Iterator[Cause]:
+def _validate_plain(source: str, content: Json, field: str) -> Iterator[FieldCause]:
     """Required fields are set. Sources that CSI drivers have replaced are checked no further."""
     shape = MESSAGES[MESSAGES["VolumeSource"].fields[source].type]
     required = [part for part in shape.fields.values() if part.always and part.type == "s" and not part.pointer]
@@ -84,26 +84,26 @@ def _validate_plain(source: str, content: Json, field: str) -> Iterator[Cause]:
         yield field_errors.invalid(f"{field}.partition", partition, "must be between 1 and 255, inclusive")
 
 
-def _validate_host_path(content: Json, field: str) -> list[Cause]:
+def _validate_host_path(content: Json, field: str) -> list[FieldCause]:
     if not content["path"]:
         return [field_errors.required(f"{field}.path")]
     found = [field_errors.invalid(f"{field}.path", content["path"], "must not contain '..'")] if ".." in content["path"].split("/") else []
     return found + checks.one_of(content["type"], f"{field}.type", volumesources.HOST_PATH_TYPES)
 
 
-def _validate_empty_dir(content: Json, field: str) -> list[Cause]:
+def _validate_empty_dir(content: Json, field: str) -> list[FieldCause]:
     if parse_quantity(content.get("sizeLimit", "0")).value < 0:
         return [field_errors.forbidden(f"{field}.sizeLimit", "SizeLimit field must be a valid resource quantity")]
     return []
 
 
-def _validate_nfs(content: Json, field: str) -> Iterator[Cause]:
+def _validate_nfs(content: Json, field: str) -> Iterator[FieldCause]:
     yield from (field_errors.required(f"{field}.{part}") for part in ("server", "path") if not content[part])
     if not content["path"].startswith("/"):
         yield field_errors.invalid(f"{field}.path", content["path"], "must be an absolute path")
 
 
-def _validate_files(content: Json, field: str, name: str) -> list[Cause]:
+def _validate_files(content: Json, field: str, name: str) -> list[FieldCause]:
     """Secrets and config maps as files."""
     found = [] if content.get(name) else [field_errors.required(f"{field}.{name}")]
     found += _mode(content.get("defaultMode"), f"{field}.defaultMode")
@@ -113,7 +113,7 @@ def _validate_files(content: Json, field: str, name: str) -> list[Cause]:
     return found
 
 
-def _validate_downward(content: Json, field: str) -> Iterator[Cause]:
+def _validate_downward(content: Json, field: str) -> Iterator[FieldCause]:
     yield from _mode(content.get("defaultMode"), f"{field}.defaultMode")
     for item in content.get("items") or []:
         yield from _file(item["path"], f"{field}.path")
@@ -131,12 +131,12 @@ def _validate_downward(content: Json, field: str) -> Iterator[Cause]:
             yield field_errors.required(field, "one of fieldRef and resourceFieldRef is required")
 
 
-def _validate_amount(reference: Json, field: str) -> list[Cause]:
+def _validate_amount(reference: Json, field: str) -> list[FieldCause]:
     parts = ("containerName", "resource")
     return [field_errors.required(f"{field}.{part}") for part in parts if not reference.get(part)]
 
 
-def _validate_projected(content: Json, field: str, spec: Json) -> Iterator[Cause]:
+def _validate_projected(content: Json, field: str, spec: Json) -> Iterator[FieldCause]:
     yield from _mode(content.get("defaultMode"), f"{field}.defaultMode")
     paths: set[str] = set()
     for at, source in checks.each(content.get("sources"), f"{field}.sources"):
@@ -153,7 +153,7 @@ def _validate_projected(content: Json, field: str, spec: Json) -> Iterator[Cause
             paths.add(path)
 
 
-def _validate_token(content: Json, field: str, volume: str, spec: Json) -> Iterator[Cause]:
+def _validate_token(content: Json, field: str, volume: str, spec: Json) -> Iterator[FieldCause]:
     if not spec.get("serviceAccountName"):
         yield field_errors.forbidden(field, "must not be specified when serviceAccountName is not set")
     yield from checks.token_life(content["expirationSeconds"], f"{field}.expirationSeconds")
@@ -167,14 +167,14 @@ def _paths(source: Json) -> list[str]:
     return [item["path"] for content in source.values() for item in content.get("items") or []]
 
 
-def _validate_csi(content: Json, field: str) -> Iterator[Cause]:
+def _validate_csi(content: Json, field: str) -> Iterator[FieldCause]:
     yield from checks.driver_name(content["driver"], f"{field}.driver")
     secret = content.get("nodePublishSecretRef")
     if secret is not None and not secret.get("name"):
         yield field_errors.required(f"{field}.nodePublishSecretRef.name")
 
 
-def _validate_ephemeral(content: Json, field: str) -> Iterator[Cause]:
+def _validate_ephemeral(content: Json, field: str) -> Iterator[FieldCause]:
     template, at = content.get("volumeClaimTemplate"), f"{field}.volumeClaimTemplate"
     if template is None:
         yield field_errors.required(at)
@@ -185,16 +185,16 @@ def _validate_ephemeral(content: Json, field: str) -> Iterator[Cause]:
     yield from claimspec.validate(template["spec"], f"{at}.spec")
 
 
-def _validate_image(content: Json, field: str) -> list[Cause]:
+def _validate_image(content: Json, field: str) -> list[FieldCause]:
     found = [] if content.get("reference") else [field_errors.required(f"{field}.reference")]
     return found + checks.one_of(content["pullPolicy"], f"{field}.pullPolicy", _PULL_POLICIES)
 
 
-def _validate_claim(content: Json, field: str) -> list[Cause]:
+def _validate_claim(content: Json, field: str) -> list[FieldCause]:
     return [] if content["claimName"] else [field_errors.required(f"{field}.claimName")]
 
 
-def _file(path: str, field: str) -> list[Cause]:
+def _file(path: str, field: str) -> list[FieldCause]:
     if not path:
         return [field_errors.required(field)]
     found = relative_path(path, field)
@@ -203,19 +203,19 @@ def _file(path: str, field: str) -> list[Cause]:
     return found
 
 
-def _mode(mode: int | None, field: str) -> list[Cause]:
+def _mode(mode: int | None, field: str) -> list[FieldCause]:
     return [] if mode is None or 0 <= mode <= 0o777 else [field_errors.invalid(field, mode, _MODE)]
 
 
-def _validate_secret(content: Json, field: str) -> list[Cause]:
+def _validate_secret(content: Json, field: str) -> list[FieldCause]:
     return _validate_files(content, field, "secretName")
 
 
-def _validate_config_map(content: Json, field: str) -> list[Cause]:
+def _validate_config_map(content: Json, field: str) -> list[FieldCause]:
     return _validate_files(content, field, "name")
 
 
-_CHECKS: Final[dict[str, Callable[[Json, str], Iterable[Cause]]]] = {
+_CHECKS: Final[dict[str, Callable[[Json, str], Iterable[FieldCause]]]] = {
     "hostPath": _validate_host_path,
     "emptyDir": _validate_empty_dir,
     "nfs": _validate_nfs,
@@ -227,7 +227,7 @@ _CHECKS: Final[dict[str, Callable[[Json, str], Iterable[Cause]]]] = {
     "ephemeral": _validate_ephemeral,
     "image": _validate_image,
 }
-_PROJECTED: Final[dict[str, Callable[[Json, str], Iterable[Cause]]]] = {
+_PROJECTED: Final[dict[str, Callable[[Json, str], Iterable[FieldCause]]]] = {
     "secret": _validate_config_map,
     "configMap": _validate_config_map,
     "downwardAPI": _validate_downward,

@@ -8,7 +8,7 @@ from typing import Final
 
 from mooring.api import names
 from mooring.apiserver import field_errors
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks
 
@@ -33,7 +33,7 @@ _CONTAINER_PARTS: Final = (
 )
 
 
-def validate_options(options: Json, field: str) -> Iterator[Cause]:
+def validate_options(options: Json, field: str) -> Iterator[FieldCause]:
     """Those of a pod's or a container's security context."""
     if "gmsaCredentialSpecName" in options:
         yield from checks.named(options["gmsaCredentialSpecName"], f"{field}.gmsaCredentialSpecName", names.dns_subdomain)
@@ -75,7 +75,7 @@ def _wrong_with_parts(domain: str | None, user: str) -> Iterator[str]:
         yield "'s User cannot contain the following characters: \"/\\:;|=,+*?<>@[]"
 
 
-def validate_pod(spec: Json) -> Iterator[Cause]:
+def validate_pod(spec: Json) -> Iterator[FieldCause]:
     """The pod as a whole: its processes on the host, and the parts that its system has not."""
     yield from _validate_host_process(spec)
     system = (spec.get("os") or {}).get("name")
@@ -99,7 +99,7 @@ def _contexts(spec: Json) -> Iterator[tuple[str, Json]]:
             yield f"{field}.securityContext", container.get("securityContext") or {}
 
 
-def _validate_host_process(spec: Json) -> Iterator[Cause]:
+def _validate_host_process(spec: Json) -> Iterator[FieldCause]:
     pods = (spec["securityContext"].get("windowsOptions") or {}).get("hostProcess")
     on_host = []
     for field, context in _contexts(spec):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from mooring.apiserver import api_errors, field_errors
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.identity.accounts import ISSUER, bearer_of
 from mooring.apiserver.metadata import META_MESSAGES
-from mooring.apiserver.resource import Call, Json, answered_kind
-from mooring.apiserver.users import User
+from mooring.apiserver.resource import ApiCall, Json, answered_kind
+from mooring.apiserver.users import RequestUser
 from mooring.base.clock import rfc3339
 
 _MESSAGES: Final = META_MESSAGES.extended("""
@@ -44,18 +44,18 @@ _EVERYTHING: Final = {
 }
 
 
-def _allowed_to_self(call: Call) -> Json:
+def _allowed_to_self(call: ApiCall) -> Json:
     _check(call, _wrong_attributes(call.body["spec"]))
     return {**call.body, "status": {"allowed": True}}
 
 
-def _allowed(call: Call) -> Json:
+def _allowed(call: ApiCall) -> Json:
     spec = call.body["spec"]
     _check(call, _wrong_attributes(spec) + _wrong_subject(spec))
     return {**call.body, "status": {"allowed": True}}
 
 
-def _allowed_here(call: Call) -> Json:
+def _allowed_here(call: ApiCall) -> Json:
     """The same for one namespace."""
     spec, field = call.body["spec"], "spec.resourceAttributes"
     if "nonResourceAttributes" in spec:
@@ -69,13 +69,13 @@ def _allowed_here(call: Call) -> Json:
     return {**call.body, "status": {"allowed": True}}
 
 
-def _rules(call: Call) -> Json:
+def _rules(call: ApiCall) -> Json:
     if not call.body["spec"].get("namespace"):
         raise api_errors.bad_request("no namespace on request")
     return {**call.body, "spec": {}, "status": _EVERYTHING}
 
 
-def _wrong_attributes(spec: Json) -> list[Cause]:
+def _wrong_attributes(spec: Json) -> list[FieldCause]:
     """One of the two, and only one."""
     if "resourceAttributes" in spec and "nonResourceAttributes" in spec:
         wrong = "cannot be specified in combination with resourceAttributes"
@@ -86,13 +86,13 @@ def _wrong_attributes(spec: Json) -> list[Cause]:
     return []
 
 
-def _wrong_subject(spec: Json) -> list[Cause]:
+def _wrong_subject(spec: Json) -> list[FieldCause]:
     if spec.get("user") or spec.get("groups"):
         return []
     return [field_errors.invalid("spec.user", "", "at least one of user or group must be specified")]
 
 
-def _check(call: Call, found: list[Cause]) -> None:
+def _check(call: ApiCall, found: list[FieldCause]) -> None:
     meta = {name: value for name, value in call.body["metadata"].items() if name != "namespace"}
     if meta:
         found = [*found, field_errors.invalid("metadata", meta, "must be empty")]
@@ -108,11 +108,11 @@ ACCESS_REVIEWS: Final = (
 )
 
 
-def _who_am_i(call: Call) -> Json:
+def _who_am_i(call: ApiCall) -> Json:
     return {**call.body, "metadata": {"creationTimestamp": rfc3339(call.now)}, "status": {"userInfo": _shown(call.user)}}
 
 
-def _whose_token(call: Call) -> Json:
+def _whose_token(call: ApiCall) -> Json:
     """Knows the tokens of service accounts. Differs from kube-apiserver: the server's own token is unknown here."""
     spec = call.body["spec"]
     if not spec.get("token"):
@@ -129,7 +129,7 @@ def _whose_token(call: Call) -> Json:
     return {**call.body, "status": {"authenticated": True, "user": _shown(user), "audiences": audiences}}
 
 
-def _shown(user: User) -> Json:
+def _shown(user: RequestUser) -> Json:
     fields = {
         "username": user.name,
         "uid": user.uid,

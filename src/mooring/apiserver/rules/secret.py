@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from mooring.apiserver import field_errors
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.metadata import META_MESSAGES
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.rules import checks
@@ -45,7 +45,7 @@ def _default(new: Json) -> None:
     new.setdefault("type", "Opaque")
 
 
-def _validate(new: Json) -> Iterator[Cause]:
+def _validate(new: Json) -> Iterator[FieldCause]:
     data = new.get("data") or {}
     for key in data:
         yield from checks.named(key, f"data[{key}]", key_reasons)
@@ -54,7 +54,7 @@ def _validate(new: Json) -> Iterator[Cause]:
     yield from _validate_type(new, data)
 
 
-def _validate_type(new: Json, data: Json) -> Iterator[Cause]:
+def _validate_type(new: Json, data: Json) -> Iterator[FieldCause]:
     """The rules of well-known types."""
     kind = new["type"]
     yield from (field_errors.required(f"data[{key}]") for key in _REQUIRED_KEYS.get(kind, ()) if key not in data)
@@ -84,7 +84,7 @@ def key_reasons(key: str) -> list[str]:
     return [*found, "must not start with '..'"] if key.startswith("..") else found
 
 
-def _validate_update(new: Json, old: Json) -> Iterator[Cause]:
+def _validate_update(new: Json, old: Json) -> Iterator[FieldCause]:
     yield from checks.unchanged(new, old, "type", "type")
     if old.get("immutable"):
         if not new.get("immutable"):
@@ -108,7 +108,7 @@ SECRETS: Final = Resource(
 )
 
 
-def _validate_map(new: Json) -> list[Cause]:
+def _validate_map(new: Json) -> list[FieldCause]:
     texts, binaries = new.get("data") or {}, new.get("binaryData") or {}
     found = [cause for key in texts for cause in checks.named(key, f"data[{key}]", key_reasons)]
     for key in binaries:
@@ -118,7 +118,7 @@ def _validate_map(new: Json) -> list[Cause]:
     return found + ([field_errors.too_long("", _BYTES_MAX)] if size > _BYTES_MAX else [])
 
 
-def _validate_map_update(new: Json, old: Json) -> list[Cause]:
+def _validate_map_update(new: Json, old: Json) -> list[FieldCause]:
     if not old.get("immutable"):
         return []
     found = [] if new.get("immutable") else [field_errors.forbidden("immutable", _FROZEN)]

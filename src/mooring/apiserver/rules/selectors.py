@@ -9,29 +9,29 @@ from typing import Any, Final
 from mooring.api import names
 from mooring.apiserver import field_errors, metadata
 from mooring.apiserver.codecs.schema import Messages
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks
 
 
-def validate_labels(selector: Json, field: str) -> Iterator[Cause]:
+def validate_labels(selector: Json, field: str) -> Iterator[FieldCause]:
     yield from metadata.labels(selector.get("matchLabels") or {}, f"{field}.matchLabels")
     for number, requirement in enumerate(selector.get("matchExpressions") or []):
         yield from _validate_label_requirement(requirement, f"{field}.matchExpressions[{number}]")
 
 
-def _validate_label_requirement(requirement: Json, field: str) -> Iterator[Cause]:
+def _validate_label_requirement(requirement: Json, field: str) -> Iterator[FieldCause]:
     yield from _validate_operator(requirement, field, ())
     yield from _validate_operands(requirement, field)
 
 
-def _validate_operands(requirement: Json, field: str) -> Iterator[Cause]:
+def _validate_operands(requirement: Json, field: str) -> Iterator[FieldCause]:
     yield from checks.named(requirement["key"], f"{field}.key", names.qualified_name)
     for index, value in enumerate(requirement.get("values") or []):
         yield from checks.named(value, f"{field}.values[{index}]", names.label_value)
 
 
-def _validate_operator(requirement: Json, field: str, comparing: Sequence[str]) -> list[Cause]:
+def _validate_operator(requirement: Json, field: str, comparing: Sequence[str]) -> list[FieldCause]:
     """comparing: operators that take one value."""
     operator, values = requirement["operator"], requirement.get("values") or []
     if operator in comparing:
@@ -62,7 +62,7 @@ _GA_LABELS: Final = {
 }
 
 
-def validate_nodes(selector: Json, field: str) -> Iterator[Cause]:
+def validate_nodes(selector: Json, field: str) -> Iterator[FieldCause]:
     terms = selector.get("nodeSelectorTerms") or []
     if not terms:
         yield field_errors.required(f"{field}.nodeSelectorTerms", "must have at least one node selector term")
@@ -71,7 +71,7 @@ def validate_nodes(selector: Json, field: str) -> Iterator[Cause]:
         yield from validate_term(term, f"{field}.nodeSelectorTerms[{number}]")
 
 
-def validate_term(term: Json, field: str) -> Iterator[Cause]:
+def validate_term(term: Json, field: str) -> Iterator[FieldCause]:
     for at, requirement in checks.each(term.get("matchExpressions"), f"{field}.matchExpressions"):
         yield from _validate_operands(requirement, at)
         yield from _validate_operator(requirement, at, ("Gt", "Lt"))
@@ -103,7 +103,7 @@ def same_but_for_ga_labels(new: Any, old: Any) -> bool:
     return new is not None and _with_ga_labels(new) == _with_ga_labels(old) and (new == old or _has_beta_label(old))
 
 
-def _validate_field(requirement: Json, field: str) -> Iterator[Cause]:
+def _validate_field(requirement: Json, field: str) -> Iterator[FieldCause]:
     values = requirement.get("values") or []
     if requirement["operator"] not in ("In", "NotIn"):
         yield field_errors.invalid(f"{field}.operator", requirement["operator"], "not a valid selector operator")

@@ -8,7 +8,7 @@ from mooring.api.meta import Key
 from mooring.apiserver import api_errors, field_errors
 from mooring.apiserver.identity.accounts import ISSUER, claims_of
 from mooring.apiserver.metadata import META_MESSAGES
-from mooring.apiserver.resource import Action, Call, Json, Resource, answered_kind
+from mooring.apiserver.resource import Action, ApiCall, Json, Resource, answered_kind
 from mooring.apiserver.rules import checks
 from mooring.base.clock import rfc3339
 from mooring.kube.errors import ServerError
@@ -28,7 +28,7 @@ _HOUR_S: Final = 3600
 _BINDABLE: Final = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
 
 
-def _token(call: Call) -> Json:
+def _token(call: ApiCall) -> Json:
     """A token of the account, in the form of the question."""
     account = call.store.get(call.resource, call.key).whole()
     meta, spec = call.body["metadata"], call.body["spec"]
@@ -54,7 +54,7 @@ def _token(call: Call) -> Json:
     return {**call.body, "metadata": {**meta, **own}, "status": status}
 
 
-def _bound(call: Call, reference: Json) -> Json:
+def _bound(call: ApiCall, reference: Json) -> Json:
     """The object that the token is bound to. Raises NotFound, Conflict, BadRequest."""
     kind, version, name = (reference.get(part, "") for part in ("kind", "apiVersion", "name"))
     plural = _BINDABLE.get(kind)

@@ -7,7 +7,7 @@ from typing import Final
 
 from mooring.api import names
 from mooring.apiserver import field_errors
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json, Resource, Status
 from mooring.apiserver.rules import checks, claimspec, persistentvolumeclaim, podtemplate
 from mooring.apiserver.rules.deployment import validate_share
@@ -67,7 +67,7 @@ def _default(new: Json) -> None:
         claim["status"].setdefault("phase", "Pending")
 
 
-def _validate(new: Json) -> Iterator[Cause]:
+def _validate(new: Json) -> Iterator[FieldCause]:
     spec = new["spec"]
     policy, strategy = spec["podManagementPolicy"], spec["updateStrategy"]
     if policy not in _POLICIES:
@@ -98,7 +98,7 @@ def _as_its_pods(template: Json, spec: Json) -> Json:
     return {**template, "spec": {**pod, "volumes": volumes} if claims else pod}
 
 
-def _validate_create(new: Json) -> Iterator[Cause]:
+def _validate_create(new: Json) -> Iterator[FieldCause]:
     """Rules for a creation; a stored StatefulSet may break them."""
     spec = new["spec"]
     if spec["serviceName"]:
@@ -107,7 +107,7 @@ def _validate_create(new: Json) -> Iterator[Cause]:
         yield from claimspec.validate(claim["spec"], f"{field}.spec")
 
 
-def _validate_strategy(strategy: Json) -> Iterator[Cause]:
+def _validate_strategy(strategy: Json) -> Iterator[FieldCause]:
     kind, rolling, field = strategy["type"], strategy.get("rollingUpdate"), "spec.updateStrategy"
     if kind not in _STRATEGIES:
         yield field_errors.invalid(field, strategy, "must be 'RollingUpdate' or 'OnDelete'")
@@ -119,7 +119,7 @@ def _validate_strategy(strategy: Json) -> Iterator[Cause]:
             yield from validate_share(rolling["maxUnavailable"], f"{field}.rollingUpdate.maxUnavailable")
 
 
-def _validate_update(new: Json, old: Json) -> Iterator[Cause]:
+def _validate_update(new: Json, old: Json) -> Iterator[FieldCause]:
     after, before = ({part: value for part, value in obj["spec"].items() if part not in _FREE} for obj in (new, old))
     if after != before:
         yield field_errors.forbidden("spec", _FROZEN)
@@ -128,7 +128,7 @@ def _validate_update(new: Json, old: Json) -> Iterator[Cause]:
 _PARTS: Final = ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
 
 
-def _validate_status(new: Json, old: Json) -> Iterator[Cause]:
+def _validate_status(new: Json, old: Json) -> Iterator[FieldCause]:
     return podtemplate.validate_status(new, old, _PARTS, "status.readyReplicas")
 
 
@@ -156,7 +156,7 @@ STATEFUL_SETS: Final = podtemplate.with_scale(
 )
 
 
-def _validate_data(new: Json) -> Iterator[Cause]:
+def _validate_data(new: Json) -> Iterator[FieldCause]:
     if new.get("data") is None:
         yield field_errors.required("data", "data is mandatory")
     elif not isinstance(new["data"], dict):

@@ -7,7 +7,7 @@ from typing import Final
 
 from mooring.api import names
 from mooring.apiserver import field_errors
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.metadata import total_bytes
 from mooring.apiserver.resource import Json, Resource, Status
 from mooring.apiserver.rules import checks, persistentvolume, volumesources
@@ -38,7 +38,7 @@ def _prepare_create(new: Json, _now: float) -> None:
     new["status"] = {"attached": False}
 
 
-def _validate(new: Json) -> Iterator[Cause]:
+def _validate(new: Json) -> Iterator[FieldCause]:
     spec = new["spec"]
     yield from checks.driver_name(spec["attacher"], "spec.attacher")
     yield from checks.named(spec["nodeName"], "spec.nodeName", names.dns_subdomain)
@@ -46,7 +46,7 @@ def _validate(new: Json) -> Iterator[Cause]:
     yield from _validate_status(new, {})
 
 
-def _validate_source(source: Json) -> Iterator[Cause]:
+def _validate_source(source: Json) -> Iterator[FieldCause]:
     name, inline, field = source.get("persistentVolumeName"), source.get("inlineVolumeSpec"), "spec.source.persistentVolumeName"
     if name is None and inline is not None:
         yield from _validate_inline(inline, "spec.source.inlineVolumeSpec")
@@ -60,7 +60,7 @@ def _validate_source(source: Json) -> Iterator[Cause]:
         yield from checks.named(name, field, names.dns_subdomain)
 
 
-def _validate_inline(spec: Json, field: str) -> Iterator[Cause]:
+def _validate_inline(spec: Json, field: str) -> Iterator[FieldCause]:
     yield from (field_errors.forbidden(f"{field}.{part}", f"may not be specified {_INLINE}") for part in _NOT_INLINE if spec.get(part))
     if spec.get("persistentVolumeReclaimPolicy", "Retain") != "Retain":
         yield field_errors.forbidden(f"{field}.persistentVolumeReclaimPolicy", f"may only be Retain {_INLINE}")
@@ -73,7 +73,7 @@ def _validate_inline(spec: Json, field: str) -> Iterator[Cause]:
     yield from volumesources.validate_paths(spec, field)
 
 
-def _validate_status(new: Json, _old: Json) -> Iterator[Cause]:
+def _validate_status(new: Json, _old: Json) -> Iterator[FieldCause]:
     status = new["status"]
     if total_bytes(status.get("attachmentMetadata") or {}) > _METADATA_BYTES_MAX:
         yield field_errors.too_long("status.attachmentMetadata", _METADATA_BYTES_MAX)
@@ -81,7 +81,7 @@ def _validate_status(new: Json, _old: Json) -> Iterator[Cause]:
         yield from _validate_error(status.get(part) or {}, f"status.{part}")
 
 
-def _validate_error(error: Json, field: str) -> Iterator[Cause]:
+def _validate_error(error: Json, field: str) -> Iterator[FieldCause]:
     if len(error.get("message", "").encode()) > _MESSAGE_BYTES_MAX:
         yield field_errors.too_long(f"{field}.message", _MESSAGE_BYTES_MAX)
     if error.get("errorCode", 0) < 0:

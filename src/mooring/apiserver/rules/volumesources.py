@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mooring.api import names
 from mooring.apiserver import field_errors
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.metadata import META_MESSAGES
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks
@@ -88,7 +88,7 @@ def chosen(spec: Json) -> Json:
     return {source: spec[source] for source in SOURCES if source in spec}
 
 
-def validate(spec: Json, field: str) -> Iterator[Cause]:
+def validate(spec: Json, field: str) -> Iterator[FieldCause]:
     """Exactly one source, and a valid one. It checks only the required names of sources that drivers have replaced."""
     given = [source for source in _ORDER if source in spec]
     if not given:
@@ -101,7 +101,7 @@ def validate(spec: Json, field: str) -> Iterator[Cause]:
         yield from _validate_old(given[0], spec[given[0]], f"{field}.{given[0]}")
 
 
-def validate_paths(spec: Json, field: str) -> Iterator[Cause]:
+def validate_paths(spec: Json, field: str) -> Iterator[FieldCause]:
     """Checks a PersistentVolume's spec: a local volume names its node, and the root of a machine is not recycled."""
     if next(iter(chosen(spec)), "") == "local" and "nodeAffinity" not in spec:
         yield field_errors.required(f"{field}.nodeAffinity", "Local volume requires node affinity")
@@ -109,7 +109,7 @@ def validate_paths(spec: Json, field: str) -> Iterator[Cause]:
         yield field_errors.forbidden(f"{field}.persistentVolumeReclaimPolicy", "may not be 'recycle' for a hostPath mount of '/'")
 
 
-def _validate_csi(csi: Json, field: str) -> Iterator[Cause]:
+def _validate_csi(csi: Json, field: str) -> Iterator[FieldCause]:
     yield from checks.driver_name(csi["driver"], f"{field}.driver")
     if not csi["volumeHandle"]:
         yield field_errors.required(f"{field}.volumeHandle")
@@ -118,13 +118,13 @@ def _validate_csi(csi: Json, field: str) -> Iterator[Cause]:
             yield from _validate_secret(csi[secret], f"{field}.{secret}")
 
 
-def _validate_secret(reference: Json, field: str) -> Iterator[Cause]:
+def _validate_secret(reference: Json, field: str) -> Iterator[FieldCause]:
     for part, rule in (("name", names.dns_subdomain), ("namespace", names.dns_label)):
         value = reference.get(part, "")
         yield from checks.named(value, f"{field}.{part}", rule) if value else [field_errors.required(f"{field}.{part}")]
 
 
-def _validate_old(source: str, content: Json, field: str) -> Iterator[Cause]:
+def _validate_old(source: str, content: Json, field: str) -> Iterator[FieldCause]:
     shape = MESSAGES[MESSAGES["PersistentVolumeSource"].fields[source].type]
     required = [f for f in shape.fields.values() if f.always and not f.pointer and f.type == "s"]
     yield from (field_errors.required(f"{field}.{f.name}") for f in required if not content[f.name])

@@ -15,9 +15,9 @@ from mooring.apiserver.server_side_apply import managed
 from mooring.apiserver.server_side_apply.fieldsets import NO_FIELDS, FieldSet, field_set, named, shown
 from mooring.apiserver.server_side_apply.managed import (
     LAST_APPLIED,
-    Entry,
+    FieldManager,
     Managed,
-    Manager,
+    ManagedFieldsEntry,
     empty_object,
     shape_of,
     unwritten,
@@ -42,7 +42,7 @@ class Outcome:
 class Conflicting(Exception):
     """Fields that belong to others would change."""
 
-    def __init__(self, fields: Mapping[Manager, FieldSet]) -> None:
+    def __init__(self, fields: Mapping[FieldManager, FieldSet]) -> None:
         super().__init__(f"{sum(len(list(found)) for found in fields.values())} conflicts")
         self.fields = fields
 
@@ -75,7 +75,7 @@ class _Applying:
 
     shape: Shape
     ignored: FieldSet
-    manager: Manager
+    manager: FieldManager
     version: str
     now: str
 
@@ -84,8 +84,8 @@ class _Applying:
         merged = merge(self.shape, without_record(live), config)
         last = record[self.manager].fields if self.manager in record else NO_FIELDS
         wanted = fields_of(self.shape, config).without(self.ignored)
-        before = record.get(self.manager, Entry(NO_FIELDS, self.version))
-        new_record = {**record, self.manager: Entry(wanted, self.version, before.time)}
+        before = record.get(self.manager, ManagedFieldsEntry(NO_FIELDS, self.version))
+        new_record = {**record, self.manager: ManagedFieldsEntry(wanted, self.version, before.time)}
         pruned = self._pruned(merged, last, new_record)
         compared = compare(self.shape, without_record(live), pruned).without(self.ignored)
         found = managed.conflicts(new_record, compared, self.manager)
@@ -110,14 +110,14 @@ class _Applying:
         result: Json = remove(self.shape, merged, (there - left) & had) or {}
         return result
 
-    def _stamped(self, kept: dict[Manager, Entry], *, changed: bool) -> dict[Manager, Entry]:
+    def _stamped(self, kept: dict[FieldManager, ManagedFieldsEntry], *, changed: bool) -> dict[FieldManager, ManagedFieldsEntry]:
         """With what the manager can own, and since when. An apply that changes no field leaves the time as it was."""
         others = {other: entry for other, entry in kept.items() if other != self.manager}
         entry = kept.get(self.manager)
         fields = managed.owned(entry.fields) if entry is not None else NO_FIELDS
         if entry is None or not fields:
             return others
-        return {**others, self.manager: Entry(fields, entry.version, self.now if changed else entry.time)}
+        return {**others, self.manager: ManagedFieldsEntry(fields, entry.version, self.now if changed else entry.time)}
 
 
 def _first_record(resource: Resource, live: Json, now: str, subresource: str) -> Managed:
@@ -134,7 +134,11 @@ def _first_record(resource: Resource, live: Json, now: str, subresource: str) ->
     note = field_set((named("metadata"), named("annotations"), named(LAST_APPLIED)))
     applied = record[first].fields & (note | _applied_by_client(shape_of(resource), live))
     rest = _without(dict(record), first, applied)
-    return {**rest, managed.updater(_KUBECTLS_OWN, resource.api_version): Entry(applied, resource.api_version, now)} if applied else record
+    return (
+        {**rest, managed.updater(_KUBECTLS_OWN, resource.api_version): ManagedFieldsEntry(applied, resource.api_version, now)}
+        if applied
+        else record
+    )
 
 
 def _by_kubectl(applying: _Applying, live: Json, config: Json, record: Managed, force: bool) -> Outcome:
@@ -208,7 +212,9 @@ def _qualified(version: str) -> str:
     return version if "/" in version else f"/{version}"
 
 
-def _without(record: dict[Manager, Entry], manager: Manager, fields: FieldSet) -> dict[Manager, Entry]:
+def _without(
+    record: dict[FieldManager, ManagedFieldsEntry], manager: FieldManager, fields: FieldSet
+) -> dict[FieldManager, ManagedFieldsEntry]:
     if manager not in record:
         return record
     entry = record[manager].owning(record[manager].fields - fields)
@@ -216,7 +222,7 @@ def _without(record: dict[Manager, Entry], manager: Manager, fields: FieldSet) -
     return {**rest, manager: entry} if entry.fields else rest
 
 
-def _refused(fields: Mapping[Manager, FieldSet]) -> Conflict:
+def _refused(fields: Mapping[FieldManager, FieldSet]) -> Conflict:
     """As kube-apiserver words it."""
     found = [(manager, path) for manager in sorted(fields) for path in fields[manager]]
     causes = [
@@ -232,7 +238,7 @@ def _refused(fields: Mapping[Manager, FieldSet]) -> Conflict:
     return Conflict(text, reason="Conflict", details={"causes": causes})
 
 
-def _named(manager: Manager) -> str:
+def _named(manager: FieldManager) -> str:
     text = msgspec.json.encode(manager.name).decode()
     if manager.subresource:
         text += f' with subresource "{manager.subresource}"'

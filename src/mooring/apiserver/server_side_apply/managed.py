@@ -41,7 +41,7 @@ _NOBODYS: Final = field_set(
 """Fields that have no owner."""
 
 
-class Manager(NamedTuple):
+class FieldManager(NamedTuple):
     """version: "" for appliers, whose entry moves on with the version that they apply."""
 
     name: str
@@ -51,29 +51,29 @@ class Manager(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Entry:
+class ManagedFieldsEntry:
     """The fields of a manager. version: their apiVersion. time: of their last change, "" where unknown."""
 
     fields: FieldSet
     version: str
     time: str = ""
 
-    def owning(self, fields: FieldSet) -> Entry:
+    def owning(self, fields: FieldSet) -> ManagedFieldsEntry:
         return dataclasses.replace(self, fields=fields)
 
 
-Managed = Mapping[Manager, Entry]
+Managed = Mapping[FieldManager, ManagedFieldsEntry]
 
 
-def applier(name: str, subresource: str = "") -> Manager:
-    return Manager(name, APPLY, "", subresource)
+def applier(name: str, subresource: str = "") -> FieldManager:
+    return FieldManager(name, APPLY, "", subresource)
 
 
-def updater(name: str, version: str, subresource: str = "") -> Manager:
-    return Manager(name, UPDATE, version, subresource)
+def updater(name: str, version: str, subresource: str = "") -> FieldManager:
+    return FieldManager(name, UPDATE, version, subresource)
 
 
-def read_entries(entries: Any) -> dict[Manager, Entry]:
+def read_entries(entries: Any) -> dict[FieldManager, ManagedFieldsEntry]:
     """The record of an object; empty where it can't be read."""
     try:
         return dict(_read(entry) for entry in entries or ())
@@ -94,26 +94,28 @@ def written_entries(managed: Managed) -> list[dict[str, Any]]:
     return [_written(manager, entry) for manager, entry in order]
 
 
-def after_update(managed: Managed, compared: Comparison, manager: Manager, ignored: FieldSet, time: str) -> dict[Manager, Entry]:
+def after_update(
+    managed: Managed, compared: Comparison, manager: FieldManager, ignored: FieldSet, time: str
+) -> dict[FieldManager, ManagedFieldsEntry]:
     """The record when a manager has written what `compared` found. ignored: what the endpoint does not write."""
     compared = compared.without(ignored)
     changed = compared.added | compared.modified
     kept = released(managed, changed | compared.removed)
     taken = changed - _NOBODYS
     if taken:
-        old = kept.get(manager, Entry(NO_FIELDS, manager.version))
-        kept[manager] = Entry(old.fields | taken, manager.version, time)
+        old = kept.get(manager, ManagedFieldsEntry(NO_FIELDS, manager.version))
+        kept[manager] = ManagedFieldsEntry(old.fields | taken, manager.version, time)
     return _bounded(kept)
 
 
-def conflicts(managed: Managed, compared: Comparison, manager: Manager) -> dict[Manager, FieldSet]:
+def conflicts(managed: Managed, compared: Comparison, manager: FieldManager) -> dict[FieldManager, FieldSet]:
     """Fields that the manager would change and that belong to others."""
     changed = compared.added | compared.modified
     found = {other: entry.fields & changed for other, entry in managed.items() if other != manager}
     return {other: fields for other, fields in found.items() if fields}
 
 
-def released(managed: Managed, fields: FieldSet, but: Manager | None = None) -> dict[Manager, Entry]:
+def released(managed: Managed, fields: FieldSet, but: FieldManager | None = None) -> dict[FieldManager, ManagedFieldsEntry]:
     """The record without those fields. but: a manager that keeps them. A manager without fields has no entry."""
     left = {other: entry if other == but else entry.owning(entry.fields - fields) for other, entry in managed.items()}
     return {other: entry for other, entry in left.items() if entry.fields}
@@ -136,31 +138,31 @@ def same_but_for_times(left: Mapping[str, Any], right: Mapping[str, Any]) -> boo
     return _timeless(ours["managedFields"]) == _timeless(theirs["managedFields"])
 
 
-def _timeless(entries: Iterable[Mapping[str, Any]]) -> dict[Manager, FieldSet]:
+def _timeless(entries: Iterable[Mapping[str, Any]]) -> dict[FieldManager, FieldSet]:
     return {manager: entry.fields for manager, entry in read_entries(entries).items()}
 
 
-def _read(entry: Mapping[str, Any]) -> tuple[Manager, Entry]:
+def _read(entry: Mapping[str, Any]) -> tuple[FieldManager, ManagedFieldsEntry]:
     operation, version = entry.get("operation"), entry.get("apiVersion", "")
     if operation not in (APPLY, UPDATE) or not version or entry.get("fieldsType") != "FieldsV1":
         raise ValueError("an entry names its operation, its apiVersion and the type of its fields")
-    manager = Manager(entry.get("manager", ""), operation, version if operation == UPDATE else "", entry.get("subresource", ""))
-    return manager, Entry(from_json(entry.get("fieldsV1") or {}), version, entry.get("time") or "")
+    manager = FieldManager(entry.get("manager", ""), operation, version if operation == UPDATE else "", entry.get("subresource", ""))
+    return manager, ManagedFieldsEntry(from_json(entry.get("fieldsV1") or {}), version, entry.get("time") or "")
 
 
-def _written(manager: Manager, entry: Entry) -> dict[str, Any]:
+def _written(manager: FieldManager, entry: ManagedFieldsEntry) -> dict[str, Any]:
     names = {"manager": manager.name, "operation": manager.operation, "apiVersion": entry.version, "time": entry.time}
     whole = {**names, "fieldsType": "FieldsV1", "fieldsV1": entry.fields.to_json(), "subresource": manager.subresource}
     return {name: value for name, value in whole.items() if value != ""}
 
 
-def _bounded(managed: dict[Manager, Entry]) -> dict[Manager, Entry]:
+def _bounded(managed: dict[FieldManager, ManagedFieldsEntry]) -> dict[FieldManager, ManagedFieldsEntry]:
     """Not more than UPDATERS_MAX updaters: the oldest of each version become one."""
     oldest = sorted(
         (manager for manager in managed if manager.operation == UPDATE),
         key=lambda manager: (managed[manager].time, manager),
     )
-    count, firsts = len(oldest), dict[str, Manager]()
+    count, firsts = len(oldest), dict[str, FieldManager]()
     for manager in oldest:
         if count <= UPDATERS_MAX:
             break
@@ -170,7 +172,7 @@ def _bounded(managed: dict[Manager, Entry]) -> dict[Manager, Entry]:
             continue
         if bucket not in managed:
             managed[bucket] = managed.pop(first)
-        managed[bucket] = Entry(managed[bucket].fields | managed[manager].fields, manager.version, managed[manager].time)
+        managed[bucket] = ManagedFieldsEntry(managed[bucket].fields | managed[manager].fields, manager.version, managed[manager].time)
         if manager != bucket:
             del managed[manager]
         count -= 1
@@ -244,7 +246,7 @@ def record_of_status(resource: Resource, entries: list[Json], old: Any, new: Any
     return written_entries(after_update(read_entries(entries), compared, who, unwritten(resource, "status"), rfc3339(now)))
 
 
-def record_before(resource: Resource, live: Json, time: str, subresource: str = "") -> dict[Manager, Entry]:
+def record_before(resource: Resource, live: Json, time: str, subresource: str = "") -> dict[FieldManager, ManagedFieldsEntry]:
     """The record of an object that has none: whoever wrote its fields, they belong to nobody that is known by name."""
     first = updater(BEFORE_FIRST_APPLY, resource.api_version, subresource)
     return after_update({}, compare(shape_of(resource), empty_object(resource), live), first, unwritten(resource, subresource), time)

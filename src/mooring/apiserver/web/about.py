@@ -14,7 +14,7 @@ from mooring.apiserver.discovery.groups import HEALTH
 from mooring.apiserver.discovery.openapi import openapi_document, openapi_roots, openapi_tag
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.web.messages import JSON, TEXT, Reply, Request, packed
+from mooring.apiserver.web.messages import JSON, TEXT, HttpReply, HttpRequest, packed
 
 _NOT_MODIFIED: Final = 304
 _DOCUMENTS: Final = ("openapi", "v3")
@@ -26,7 +26,7 @@ _OWN: Final = {_AGGREGATED: groups.AGGREGATED, _PACKED: openapi.V2_PROTOBUF}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Made:
-    reply: Reply
+    reply: HttpReply
     tag: str
 
 
@@ -38,7 +38,7 @@ class About:
         self._kept: dict[tuple[str, ...], _Made] = {}
         store.kinds.on_change(self._forget)
 
-    def answer(self, request: Request) -> Reply | None:
+    def answer(self, request: HttpRequest) -> HttpReply | None:
         """The answer at a path about the server; None for any other path."""
         path, accept = request.path, request.headers.get("accept", "")
         if path[0] in _OWN:
@@ -67,7 +67,7 @@ class About:
                 return None
             body = value if isinstance(value, bytes) else msgspec.json.encode(value)
             tag = openapi_tag(documented) or hashlib.sha256(body).hexdigest().upper()
-            kept[path] = _Made(Reply(200, body, _OWN.get(path[0], JSON), headers=(("ETag", f'"{tag}"'), ("Vary", "Accept"))), tag)
+            kept[path] = _Made(HttpReply(200, body, _OWN.get(path[0], JSON), headers=(("ETag", f'"{tag}"'), ("Vary", "Accept"))), tag)
         return kept[path]
 
     def _value(self, path: tuple[str, ...]) -> Mapping[str, Any] | bytes | None:
@@ -123,7 +123,7 @@ def is_health(path: tuple[str, ...]) -> bool:
     return len(path) <= 2 and path[0] in HEALTH
 
 
-def health(path: tuple[str, ...], query: Mapping[str, str], failure: str) -> Reply | None:
+def health(path: tuple[str, ...], query: Mapping[str, str], failure: str) -> HttpReply | None:
     """path: begins with one of HEALTH. failure: what is wrong with the storage; "" while nothing is. None for a check that isn't there."""
     which, *rest = path
     checks = {"ping": "", "log": "", "storage": failure if which != "livez" else ""}
@@ -135,10 +135,10 @@ def health(path: tuple[str, ...], query: Mapping[str, str], failure: str) -> Rep
     lines = [_line(name, "" if name == excluded else why, is_excluded=name == excluded) for name, why in checks.items()]
     name = "/".join(path)
     if any(why for check, why in checks.items() if check != excluded):
-        return Reply(500, f"{''.join(lines)}{name} check failed\n".encode(), TEXT)
+        return HttpReply(500, f"{''.join(lines)}{name} check failed\n".encode(), TEXT)
     if "verbose" in query:
-        return Reply(200, f"{''.join(lines)}{name} check passed\n".encode(), TEXT)
-    return Reply(200, b"ok", TEXT)
+        return HttpReply(200, f"{''.join(lines)}{name} check passed\n".encode(), TEXT)
+    return HttpReply(200, b"ok", TEXT)
 
 
 def _line(name: str, why: str, *, is_excluded: bool) -> str:

@@ -17,7 +17,7 @@ import math
 import re
 from typing import Any, Final, Protocol
 
-from mooring.apiserver.web.messages import JSON, TEXT, Reply, Request, rendered, status_line
+from mooring.apiserver.web.messages import JSON, TEXT, HttpReply, HttpRequest, rendered, status_line
 from mooring.apiserver.web.unsent import Unsent
 from mooring.base.turns import Line
 from mooring.wire.http1.bodies import Body
@@ -34,7 +34,7 @@ _EMPTY_LINES: Final = re.compile(rb"(?:\r\n)+")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Limits:
+class ConnectionLimits:
     """slow_s: for one head, one body, one write. idle_s: between requests. leaving_s: to read a refusal."""
 
     slow_s: float = 30.0
@@ -46,7 +46,7 @@ class Limits:
 class Host(Protocol):
     """A connection's view of its server."""
 
-    limits: Limits
+    limits: ConnectionLimits
 
     def now(self) -> float:
         """Monotonic seconds."""
@@ -59,10 +59,10 @@ class Host(Protocol):
 
     def connected(self, connection: Connection) -> None: ...
 
-    def begin(self, connection: Connection, head: RequestHead) -> tuple[Request, Reply | None]:
+    def begin(self, connection: Connection, head: RequestHead) -> tuple[HttpRequest, HttpReply | None]:
         """The request that a head makes, and what it is answered whatever its body is; None for one that may go on."""
 
-    def answer(self, connection: Connection, head: RequestHead, request: Request, body: bytes | None) -> None:
+    def answer(self, connection: Connection, head: RequestHead, request: HttpRequest, body: bytes | None) -> None:
         """Answers now or later, by `reply` or `stream`. body: None for one that is too large."""
 
     def readable(self, connection: Connection) -> None:
@@ -111,8 +111,8 @@ class Connection:
         self._buffer = bytearray()
         self._head: RequestHead | None = None
         self._body: Body | None = None
-        self._request: Request | None = None
-        self._refusal: Reply | None = None
+        self._request: HttpRequest | None = None
+        self._refusal: HttpReply | None = None
         self.unsent = Unsent()
         self._is_advancing = self._is_paused = False
         self.is_writable = True
@@ -122,7 +122,7 @@ class Connection:
 
     # what the server does
 
-    def reply(self, reply: Reply) -> None:
+    def reply(self, reply: HttpReply) -> None:
         """Sends the answer; the next request has its turn. Nothing happens when the client has gone."""
         if self._link is None:
             return
@@ -255,7 +255,7 @@ class Connection:
             while steps < _STEPS_A_TURN and self.is_writable and self._link is not None and not self._link.is_closing() and self._step():
                 steps += 1
         except Malformed as error:
-            self._leave(Reply(error.status, f"{error}\n".encode(), TEXT))
+            self._leave(HttpReply(error.status, f"{error}\n".encode(), TEXT))
         finally:
             self._is_advancing = False
         if steps == _STEPS_A_TURN:
@@ -317,7 +317,7 @@ class Connection:
         elif self._buffer and not self._is_advancing:
             self.line.take(self._advance)
 
-    def _leave(self, reply: Reply) -> None:
+    def _leave(self, reply: HttpReply) -> None:
         """Refuses, and reads on for a while: to close on unread bytes would reset the connection, and lose the answer with it."""
         if self._link is None:
             return

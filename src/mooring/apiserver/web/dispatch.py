@@ -11,17 +11,17 @@ from typing import Final, NamedTuple
 
 from mooring.apiserver import api_errors
 from mooring.apiserver.durability import Durability
-from mooring.apiserver.effort import Effort, Elsewhere, in_the_loop
+from mooring.apiserver.effort import Effort, NeedsThread, in_the_loop
 from mooring.apiserver.identity.tls import user_of
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.web.about import is_health
-from mooring.apiserver.web.connection import Connection, Limits
+from mooring.apiserver.web.connection import Connection, ConnectionLimits
 from mooring.apiserver.web.long_requests import LongRequests
-from mooring.apiserver.web.messages import Reply, Request, WatchReply, error_reply
-from mooring.apiserver.web.metrics import CONTENT_TYPE, Asked, ServerMetrics, asked
+from mooring.apiserver.web.messages import HttpReply, HttpRequest, WatchReply, error_reply
+from mooring.apiserver.web.metrics import CONTENT_TYPE, RequestLabels, ServerMetrics, asked
 from mooring.apiserver.web.queries import Route, route_of
 from mooring.apiserver.web.service import Service
-from mooring.apiserver.web.streams import Stream, Streams
+from mooring.apiserver.web.streams import Streams, WatchStream
 from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.base.turns import Line, Turns
@@ -39,13 +39,13 @@ _LARGE_BYTES: Final = 1024 * 1024
 _UNSENT_BYTES_MAX: Final = 128 * 1024 * 1024
 """For all answers that their clients do not read. One more large one is refused meanwhile."""
 
-_Exit = Callable[[Reply | None], None]
+_Exit = Callable[[HttpReply | None], None]
 """Sends an answer: the one that was found, or another that has taken its place."""
 
 
 class _Watching(NamedTuple):
-    stream: Stream
-    what: Asked
+    stream: WatchStream
+    what: RequestLabels
     begun: float
 
 
@@ -54,8 +54,8 @@ class _Asking(NamedTuple):
 
     connection: Connection
     head: RequestHead
-    request: Request
-    what: Asked
+    request: HttpRequest
+    what: RequestLabels
     begun: float
 
 
@@ -71,7 +71,7 @@ class Dispatcher:
         metrics: ServerMetrics,
         *,
         clock: Clock,
-        limits: Limits,
+        limits: ConnectionLimits,
     ) -> None:
         self.limits, self._metrics = limits, metrics
         self.connections: dict[Connection, None] = {}
@@ -120,7 +120,7 @@ class Dispatcher:
             self._metrics.watching(watching.what, -1)
             self._metrics.answered(watching.what, 200, self.now() - watching.begun)
 
-    def begin(self, connection: Connection, head: RequestHead) -> tuple[Request, Reply | None]:
+    def begin(self, connection: Connection, head: RequestHead) -> tuple[HttpRequest, HttpReply | None]:
         """Refuses a connection above the limit, and unknown clients before their body is read."""
         request = _request(connection, head)
         refused = self._service.refusal(request)
@@ -131,14 +131,14 @@ class Dispatcher:
             self._metrics.answered(asked(request, None), refused.status, 0.0)
         return request, refused
 
-    def answer(self, connection: Connection, head: RequestHead, request: Request, body: bytes | None) -> None:
+    def answer(self, connection: Connection, head: RequestHead, request: HttpRequest, body: bytes | None) -> None:
         """Probes are answered at once, other requests within the turns' shares."""
         if is_health(request.path):
             self._answer(connection, head, request, body)
         else:
             connection.line.take(partial(self._answer, connection, head, request, body), partial(_warn, head))
 
-    def _answer(self, connection: Connection, head: RequestHead, request: Request, body: bytes | None) -> None:
+    def _answer(self, connection: Connection, head: RequestHead, request: HttpRequest, body: bytes | None) -> None:
         """The service answers at once, or aside."""
         route = self._route(request)
         asking = _Asking(connection, head, request, asked(request, route), self.now())
@@ -151,7 +151,7 @@ class Dispatcher:
             return
         try:
             reply = self._answered(request, route, in_the_loop())
-        except Elsewhere:
+        except NeedsThread:
             self._answer_aside(asking)
         except Exception as error:
             self._leave(asking, error)
@@ -163,13 +163,13 @@ class Dispatcher:
         request = asking.request
         self._long.take(len(request.body), lambda: self._answered(request, self._route(request), Effort()), partial(self._leave, asking))
 
-    def _leave(self, asking: _Asking, found: Reply | WatchReply | Exception) -> None:
+    def _leave(self, asking: _Asking, found: HttpReply | WatchReply | Exception) -> None:
         """Sends the answer, once the newest version, which it may have seen, is committed."""
         request = asking.request
         try:
             if isinstance(found, Exception):
                 raise found
-            if isinstance(found, Reply) and len(found.body) > _LARGE_BYTES and not self._has_room_for(len(found.body)):
+            if isinstance(found, HttpReply) and len(found.body) > _LARGE_BYTES and not self._has_room_for(len(found.body)):
                 found = error_reply(api_errors.too_many_requests())
             exit_ = self._exit(asking, found)
         except Exception as error:
@@ -184,12 +184,12 @@ class Dispatcher:
         else:
             self._waiting.append((self._store.version, exit_))
 
-    def _route(self, request: Request) -> Route | None:
+    def _route(self, request: HttpRequest) -> Route | None:
         return route_of(request.path, self._store)
 
-    def _answered(self, request: Request, route: Route | None, work: Effort) -> Reply | WatchReply:
+    def _answered(self, request: HttpRequest, route: Route | None, work: Effort) -> HttpReply | WatchReply:
         if request.path == ("metrics",) and request.method == "GET":
-            return Reply(200, self._metrics.page(), CONTENT_TYPE)
+            return HttpReply(200, self._metrics.page(), CONTENT_TYPE)
         return self._service.answer(request, route, work)
 
     def readable(self, connection: Connection) -> None:
@@ -227,14 +227,14 @@ class Dispatcher:
 
     # the steps
 
-    def _exit(self, asking: _Asking, reply: Reply | WatchReply) -> _Exit:
+    def _exit(self, asking: _Asking, reply: HttpReply | WatchReply) -> _Exit:
         """Sends the reply, or another in its stead. A watch that begins with existing objects takes them now."""
         connection, what = asking.connection, asking.what
-        stream = None if isinstance(reply, Reply) else self._streams.prepare(reply, connection, is_chunked=asking.head.is_chunkable)
+        stream = None if isinstance(reply, HttpReply) else self._streams.prepare(reply, connection, is_chunked=asking.head.is_chunkable)
 
-        def leave(other: Reply | None) -> None:
+        def leave(other: HttpReply | None) -> None:
             final = other or reply
-            if isinstance(final, Reply):
+            if isinstance(final, HttpReply):
                 connection.reply(final)
                 self._metrics.answered(what, final.status, self.now() - asking.begun)
             elif stream is not None and connection.stream():
@@ -262,13 +262,13 @@ class Dispatcher:
                 over -= unread.pop(connection.unsent.id, 0)
                 connection.abort()
 
-    def _failed(self) -> Reply:
+    def _failed(self) -> HttpReply:
         text = f"the server could not save its objects and ends: {self._durability.failure}"
         return error_reply(ServerError(text, reason="InternalError"))
 
 
-def _request(connection: Connection, head: RequestHead) -> Request:
-    request = Request(head.method, head.path(), head.query(), head.headers)
+def _request(connection: Connection, head: RequestHead) -> HttpRequest:
+    request = HttpRequest(head.method, head.path(), head.query(), head.headers)
     if connection.certificate is not None:
         request.user, request.is_known = user_of(connection.certificate), True
     return request

@@ -14,7 +14,7 @@ from typing import Final
 from mooring.apiserver import api_errors
 from mooring.apiserver.aside import Overtaken, begin_aside
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.web.messages import Reply, Request, WatchReply, error_reply
+from mooring.apiserver.web.messages import HttpReply, HttpRequest, WatchReply, error_reply
 from mooring.apiserver.web.queries import Route, is_watch, key_of
 
 BODY_BYTES: Final = 32 * 1024
@@ -35,7 +35,7 @@ _TRIES: Final = 5
 _SWITCH_S: Final = 0.001
 """How long the thread may keep the interpreter from the loop: Python's 0.005 s is waited for at each socket that is read or written."""
 
-Answer = Callable[[], Reply | WatchReply]
+Answer = Callable[[], HttpReply | WatchReply]
 
 
 class LongRequests:
@@ -46,7 +46,7 @@ class LongRequests:
         self._pool: concurrent.futures.ThreadPoolExecutor | None = None
         self._waiting = self._waiting_bytes = 0
 
-    def is_one(self, request: Request, route: Route | None) -> bool:
+    def is_one(self, request: HttpRequest, route: Route | None) -> bool:
         """True for a request that is long by its size, or by that of what it is about."""
         if len(request.body) > BODY_BYTES or (len(request.body) > _SLOW_BODY_BYTES and "yaml" in request.headers.get("content-type", "")):
             return True
@@ -64,7 +64,7 @@ class LongRequests:
         stored = table.get(key_of(route))
         return stored is not None and len(stored.body) > _STORED_BYTES
 
-    def take(self, size: int, answer: Answer, told: Callable[[Reply | WatchReply | Exception], None]) -> None:
+    def take(self, size: int, answer: Answer, told: Callable[[HttpReply | WatchReply | Exception], None]) -> None:
         """Has the answer made, and tells it in the loop. size: of the request, in bytes. With too many waiting it is refused at once."""
         if self._waiting >= _WAITING_MAX or self._waiting_bytes + size > _WAITING_BYTES_MAX:
             told(error_reply(api_errors.too_many_requests()))
@@ -76,7 +76,7 @@ class LongRequests:
             sys.setswitchinterval(_SWITCH_S)
             self._pool = concurrent.futures.ThreadPoolExecutor(1, "apiserver/long", begin_aside, (loop,))
 
-        def done(found: asyncio.Future[Reply | WatchReply]) -> None:
+        def done(found: asyncio.Future[HttpReply | WatchReply]) -> None:
             self._waiting -= 1
             self._waiting_bytes -= size
             if not found.cancelled():
@@ -92,7 +92,7 @@ class LongRequests:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _tried(answer: Answer) -> Reply | WatchReply:
+def _tried(answer: Answer) -> HttpReply | WatchReply:
     for _ in range(_TRIES):
         try:
             return answer()

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
-from mooring.apiserver.listing import ContinueExpired, Scope, WatchOptions
+from mooring.apiserver.listing import ContinueExpired, ListScope, WatchOptions
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.users import OWNER, User
+from mooring.apiserver.users import OWNER, RequestUser
 from mooring.apiserver.web.rendering import WHOLE, Rendering
 from mooring.kube.errors import NOT_SERVED, ApiError, to_status
 
@@ -25,7 +25,7 @@ _BARE_TEXTS: Final = ("406: Not Acceptable", "415: Unsupported Media Type", NOT_
 
 
 @dataclasses.dataclass(slots=True)
-class Request:
+class HttpRequest:
     """path: decoded and split at its slashes. query: the first value of each parameter. headers: names in lower case.
 
     body: empty until it has been read. user: who asks. is_known: by a certificate, so that no token need be shown.
@@ -36,12 +36,12 @@ class Request:
     query: Mapping[str, str]
     headers: Mapping[str, str]
     body: bytes = b""
-    user: User = OWNER
+    user: RequestUser = OWNER
     is_known: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Reply:
+class HttpReply:
     """headers: further ones, as on the wire."""
 
     status: int
@@ -57,18 +57,18 @@ class WatchReply:
     """A watch that may begin: its options have been checked."""
 
     resource: Resource
-    scope: Scope
+    scope: ListScope
     options: WatchOptions
     rendering: Rendering = WHOLE
 
 
-def json_reply(value: Any, status: int = 200) -> Reply:
-    return Reply(status, msgspec.json.encode(value))
+def json_reply(value: Any, status: int = 200) -> HttpReply:
+    return HttpReply(status, msgspec.json.encode(value))
 
 
-def error_reply(error: ApiError) -> Reply:
+def error_reply(error: ApiError) -> HttpReply:
     wait_s = None if error.retry_after_s is None else int(error.retry_after_s)
-    return Reply(error.status_code, msgspec.json.encode(status_of(error)), retry_after_s=wait_s)
+    return HttpReply(error.status_code, msgspec.json.encode(status_of(error)), retry_after_s=wait_s)
 
 
 def status_of(error: ApiError) -> dict[str, Any]:
@@ -87,7 +87,7 @@ _GZIP: Final = 31
 _HEADERS: Final = (("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding"))
 
 
-def packed(reply: Reply, accept_encoding: str) -> Reply:
+def packed(reply: HttpReply, accept_encoding: str) -> HttpReply:
     """The reply, packed if it is worth it. accept_encoding: the request's header."""
     takes_gzip = any(clause.partition(";")[0].strip().lower() == "gzip" for clause in accept_encoding.split(","))
     if not PACKED_BYTES_MIN < len(reply.body) <= PACKED_BYTES_MAX or not takes_gzip:
@@ -112,7 +112,7 @@ _WITHOUT_BODY: Final = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
 _STATUSES: Final = frozenset(int(status) for status in HTTPStatus)
 
 
-def rendered(reply: Reply, date: str, *, is_last: bool, with_body: bool = True) -> bytes:
+def rendered(reply: HttpReply, date: str, *, is_last: bool, with_body: bool = True) -> bytes:
     """A whole answer. date: the Date header with its line end. is_last: the connection ends after it. with_body: False for HEAD."""
     head = f"{status_line(reply.status, reply.content_type)}{date}"
     if reply.status not in _WITHOUT_BODY:

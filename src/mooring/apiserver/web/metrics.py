@@ -10,11 +10,11 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.web.messages import Request
+from mooring.apiserver.web.messages import HttpRequest
 from mooring.apiserver.web.queries import Route, is_watch
 from mooring.base.metrics import CONTENT_TYPE, Metrics
 
-__all__ = ["CONTENT_TYPE", "Asked", "ServerMetrics", "asked"]
+__all__ = ["CONTENT_TYPE", "RequestLabels", "ServerMetrics", "asked"]
 
 _BOUNDS: Final = (
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60,
@@ -29,7 +29,7 @@ _NONE: Final[_Kind] = ("", "", "")
 """For a request about no kind."""
 
 
-class Asked(NamedTuple):
+class RequestLabels(NamedTuple):
     """A request as metrics label it. Nothing of it comes from the client but words that the server knows."""
 
     component: str = ""
@@ -50,12 +50,12 @@ class Asked(NamedTuple):
         return self.verb == "WATCH"
 
 
-def asked(request: Request, route: Route | None) -> Asked:
+def asked(request: HttpRequest, route: Route | None) -> RequestLabels:
     """A request's labels. Names and namespaces are none of them, so the number of series stays bounded."""
     verb = request.method if request.method in _VERBS else "other"
     if route is None:
         known = "/" + request.path[0] if request.path[0] in _ALONE else ""
-        return Asked(verb=verb, subresource=known)
+        return RequestLabels(verb=verb, subresource=known)
     if route.is_collection:
         scope = "resource" if verb == "POST" else "cluster" if route.namespace is None else "namespace"
         if verb == "GET":
@@ -68,10 +68,10 @@ def asked(request: Request, route: Route | None) -> Asked:
             verb = "APPLY"
     dry_run = "All" if request.query.get("dryRun") == "All" else ""
     resource = route.resource
-    return Asked("apiserver", dry_run, resource.group, resource.plural, scope, route.subresource, verb, resource.version)
+    return RequestLabels("apiserver", dry_run, resource.group, resource.plural, scope, route.subresource, verb, resource.version)
 
 
-def _lasting(what: Asked) -> list[str]:
+def _lasting(what: RequestLabels) -> list[str]:
     """The labels of requests that last."""
     return [value for name, value in what._asdict().items() if name != "dry_run"]
 
@@ -82,20 +82,20 @@ class ServerMetrics:
     def __init__(self, store: ObjectStore) -> None:
         self._metrics = Metrics()
         registry = self._metrics.registry
-        self._requests = Counter("apiserver_request_total", "Requests answered.", ["code", *Asked._fields], registry=registry)
+        self._requests = Counter("apiserver_request_total", "Requests answered.", ["code", *RequestLabels._fields], registry=registry)
         self._seconds = Histogram(
-            "apiserver_request_duration_seconds", "From request to answer.", Asked._fields, buckets=_BOUNDS, registry=registry
+            "apiserver_request_duration_seconds", "From request to answer.", RequestLabels._fields, buckets=_BOUNDS, registry=registry
         )
         self._longrunning = Gauge(
-            "apiserver_longrunning_requests", "Watches under way.", _lasting(Asked(*Asked._fields)), registry=registry
+            "apiserver_longrunning_requests", "Watches under way.", _lasting(RequestLabels(*RequestLabels._fields)), registry=registry
         )
         kind_labels = ["group", "version", "resource"]
         self._event_counter = Counter("apiserver_watch_events_total", "Events told to watches.", kind_labels, registry=registry)
         registry.register(_Objects(store))
-        self._totals: dict[tuple[Asked, int], Counter] = {}
-        self._durations: dict[Asked, Histogram] = {}
+        self._totals: dict[tuple[RequestLabels, int], Counter] = {}
+        self._durations: dict[RequestLabels, Histogram] = {}
         self._events: dict[_Kind, Counter] = {}
-        self._watches: dict[Asked, int] = {}
+        self._watches: dict[RequestLabels, int] = {}
         self._kinds = store.kinds
         store.kinds.on_change(self._forget)
 
@@ -119,7 +119,7 @@ class ServerMetrics:
         """One more gauge without labels, read whenever the page is asked for."""
         Gauge(name, text, registry=self._metrics.registry).set_function(value)
 
-    def answered(self, what: Asked, status: int, seconds: float) -> None:
+    def answered(self, what: RequestLabels, status: int, seconds: float) -> None:
         if not self._is_served(what.kind):
             return
         total = self._totals.get((what, status))
@@ -131,7 +131,7 @@ class ServerMetrics:
             duration = self._durations[what] = self._seconds.labels(*what)
         duration.observe(seconds)
 
-    def watching(self, what: Asked, change: int) -> None:
+    def watching(self, what: RequestLabels, change: int) -> None:
         """change: 1 when a watch begins, -1 when it ends."""
         what = what._replace(dry_run="")
         self._watches[what] = self._watches.get(what, 0) + change

@@ -20,7 +20,7 @@ from mooring.apiserver.codecs.protobody import PROTOBUF, parse_protobuf
 from mooring.apiserver.codecs.schema import Message
 from mooring.apiserver.custom.pruning import whole_numbers
 from mooring.apiserver.web.messages import JSON
-from mooring.apiserver.web.rendering import WHOLE, Metadata, Rendering, Table
+from mooring.apiserver.web.rendering import WHOLE, Metadata, Rendering, TableRendering
 from mooring.kube.cluster import PatchType
 from mooring.kube.errors import NotAcceptable, UnsupportedMediaType
 
@@ -35,7 +35,7 @@ _PATCHES: Final = {kind.value: kind for kind in PatchType}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Wanted:
+class AnswerForm:
     """The form of an answer."""
 
     media_type: str
@@ -43,7 +43,7 @@ class Wanted:
 
 
 @functools.lru_cache(maxsize=256)
-def wanted(accept: str, include: str = "", *, watch: bool = False) -> Wanted:
+def wanted(accept: str, include: str = "", *, watch: bool = False) -> AnswerForm:
     """The first by weight of Accept. include: includeObject, for tables. Raises NotAcceptable, and BadRequest for an unknown include."""
     known = False
     for clause, parameters in _by_weight(accept.strip() or "*/*"):
@@ -53,7 +53,7 @@ def wanted(accept: str, include: str = "", *, watch: bool = False) -> Wanted:
         known = True
         rendering = _rendering(parameters, include)
         if rendering is not None and not (watch and media_type != JSON):
-            return Wanted(media_type, rendering)
+            return AnswerForm(media_type, rendering)
     served = ", ".join(_SERVED)
     message = "only the following media types are accepted:" if known else "406: Not Acceptable\n\nAvailable representations:"
     raise NotAcceptable(f"{message} {served}", reason="NotAcceptable")
@@ -74,7 +74,7 @@ def _rendering(parameters: Mapping[str, str], include: str) -> Rendering | None:
                 why = "must be 'Metadata', 'Object', 'None', or empty"
                 shown = field_errors.shown(include)
                 raise api_errors.bad_request(f"Unable to convert to Table as requested: includeObject: Invalid value: {shown}: {why}")
-            return Table(version, include or "Metadata")
+            return TableRendering(version, include or "Metadata")
         case "PartialObjectMetadata":
             return Metadata(version, is_list=False)
         case "PartialObjectMetadataList":

@@ -12,7 +12,7 @@ from mooring.apiserver import api_errors, field_errors
 from mooring.apiserver.bodies.objects import FieldValidation
 from mooring.apiserver.codecs.schema import decode
 from mooring.apiserver.deletion import DeleteOptions
-from mooring.apiserver.field_errors import Cause
+from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.listing import ListOptions, WatchOptions
 from mooring.apiserver.metadata import META_MESSAGES
 from mooring.apiserver.resource import Resource, Status
@@ -182,7 +182,7 @@ def delete_options(query: Query, body: Any) -> DeleteOptions:
     )
 
 
-def _wrong_manager(manager: str, *, applies: bool) -> list[Cause]:
+def _wrong_manager(manager: str, *, applies: bool) -> list[FieldCause]:
     if applies and not manager:
         return [field_errors.required("fieldManager", "is required for apply patch")]
     if len(manager.encode()) > _FIELD_MANAGER_MAX:
@@ -205,7 +205,7 @@ def _delete_body(query: Query) -> dict[str, Any]:
     return found
 
 
-def _wrong_propagation(given: Mapping[str, Any]) -> list[Cause]:
+def _wrong_propagation(given: Mapping[str, Any]) -> list[FieldCause]:
     policy, field = given.get("propagationPolicy"), "propagationPolicy"
     if policy is None:
         return []
@@ -214,7 +214,7 @@ def _wrong_propagation(given: Mapping[str, Any]) -> list[Cause]:
     return found + ([] if policy in _POLICIES else [field_errors.not_supported(field, policy, [*_POLICIES, "nil"])])
 
 
-def _wrong_dry_run(*values: Any) -> list[Cause]:
+def _wrong_dry_run(*values: Any) -> list[FieldCause]:
     return [field_errors.not_supported("dryRun", [value], ["All"]) for value in values if value not in (None, "All")]
 
 

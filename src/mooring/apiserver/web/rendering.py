@@ -42,7 +42,7 @@ class Rendering(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Whole:
+class WholeRendering:
     def one(self, _resource: Resource, stored: Stored, _now: float) -> bytes:
         return stored.body
 
@@ -87,7 +87,7 @@ class Metadata:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Table:
+class TableRendering:
     """Rows of cells, as kubectl prints them. include: what each row has beside: Metadata, Object or None."""
 
     version: str
@@ -137,7 +137,7 @@ class Table:
         return _partial(self.version, stored) if self.include == "Metadata" else b"null"
 
 
-WHOLE: Final = Whole()
+WHOLE: Final = WholeRendering()
 
 
 def _version_of(stored: Stored) -> dict[str, Any]:

@@ -21,11 +21,11 @@ from urllib.parse import urlsplit
 
 from mooring.apiserver.controllers.housekeeping import Housekeeping
 from mooring.apiserver.durability import Durability, InMemory
-from mooring.apiserver.identity.tls import Identity
+from mooring.apiserver.identity.tls import ServerIdentity
 from mooring.apiserver.identity.tokens import TokenKey
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.watch import WatchHub
-from mooring.apiserver.web.connection import Connection, Limits
+from mooring.apiserver.web.connection import Connection, ConnectionLimits
 from mooring.apiserver.web.dispatch import Dispatcher
 from mooring.apiserver.web.metrics import ServerMetrics
 from mooring.apiserver.web.service import Service
@@ -54,12 +54,12 @@ class ApiServer:
     def __init__(
         self,
         store: ObjectStore,
-        identity: Identity,
+        identity: ServerIdentity,
         *,
         clock: Clock,
         randomness: Random,
         address: tuple[str, int] = ANY_PORT,
-        limits: Limits | None = None,
+        limits: ConnectionLimits | None = None,
         durability: Durability | None = None,
     ) -> None:
         """Raises ConfigError for a host that others could reach."""
@@ -68,7 +68,7 @@ class ApiServer:
             raise ConfigError(f"the embedded API server listens on this machine alone, not on '{host}': take 127.0.0.1 or ::1")
         self._store, self._identity, self._clock, self._host, self._port = store, identity, clock, host, port
         durability = durability or InMemory(store)
-        limits = limits or Limits()
+        limits = limits or ConnectionLimits()
         limits = dataclasses.replace(limits, connections=min(limits.connections, _open_files() - _FILES_KEPT))
         service = Service(store, clock=clock, token=identity.token, durability=durability, tokens=TokenKey(identity.accounts_key))
         self._hub = WatchHub(store, clock=clock, randomness=randomness, durability=durability)

@@ -20,9 +20,9 @@ from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.discovery.groups import HEALTH
 from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.effort import Effort, TooMuch
-from mooring.apiserver.listing import Scope, check_match, checked_scope, parsed_scope, watch_start_of
+from mooring.apiserver.listing import ListScope, check_match, checked_scope, parsed_scope, watch_start_of
 from mooring.apiserver.metadata import META_MESSAGES
-from mooring.apiserver.resource import Action, Call, Json, Resource
+from mooring.apiserver.resource import Action, ApiCall, Json, Resource
 from mooring.apiserver.server_side_apply.apply import apply
 from mooring.apiserver.server_side_apply.managed import Writer
 from mooring.apiserver.store import ObjectStore
@@ -30,7 +30,7 @@ from mooring.apiserver.table import Listing, Stored, Written
 from mooring.apiserver.users import Tokens
 from mooring.apiserver.web import negotiation, queries
 from mooring.apiserver.web.about import About, health, is_health
-from mooring.apiserver.web.messages import JSON, TEXT, Reply, Request, WatchReply, error_reply, json_reply, packed, status_of
+from mooring.apiserver.web.messages import JSON, TEXT, HttpReply, HttpRequest, WatchReply, error_reply, json_reply, packed, status_of
 from mooring.apiserver.web.queries import Route, WriteOptions, route_of
 from mooring.apiserver.web.rendering import Rendering
 from mooring.base.clock import Clock, rfc3339
@@ -51,7 +51,7 @@ class Service:
         self._about = About(store)
         self._token = token.encode()
 
-    def answer(self, request: Request, route: Route | None, work: Effort) -> Reply | WatchReply:
+    def answer(self, request: HttpRequest, route: Route | None, work: Effort) -> HttpReply | WatchReply:
         """The answer to a known user; an error is one, too. route: None where no kind has the path. Raises what `work` raises."""
         try:
             with effort.of_request(work):
@@ -63,22 +63,22 @@ class Service:
         except RecursionError:
             return error_reply(api_errors.bad_request("the body is nested too deeply"))
 
-    def _health(self, request: Request) -> Reply | None:
+    def _health(self, request: HttpRequest) -> HttpReply | None:
         return health(request.path, request.query, self._durability.failure) if request.path[0] in HEALTH else None
 
-    def refusal(self, request: Request) -> Reply | None:
+    def refusal(self, request: HttpRequest) -> HttpReply | None:
         """The refusal of an unknown user, whatever the body; None for a known one."""
         if is_health(request.path) or self._is_known(request):
             return None
         return error_reply(Unauthorized("Unauthorized", reason="Unauthorized"))
 
-    def _is_known(self, request: Request) -> bool:
+    def _is_known(self, request: HttpRequest) -> bool:
         if request.is_known:
             return True
         scheme, token = (*request.headers.get("authorization", "").strip().split(" ", 2), "", "")[:2]
         return scheme.lower() == "bearer" and hmac.compare_digest(token.encode("utf-8", "surrogateescape"), self._token)
 
-    def _answer(self, request: Request, route: Route | None) -> Reply | WatchReply:
+    def _answer(self, request: HttpRequest, route: Route | None) -> HttpReply | WatchReply:
         if route is not None:
             return self._of_resource(request, route)
         healthy = self._health(request)
@@ -91,7 +91,7 @@ class Service:
             raise _not_allowed()
         return answered
 
-    def _nowhere(self, path: tuple[str, ...]) -> Reply:
+    def _nowhere(self, path: tuple[str, ...]) -> HttpReply:
         """The 404 or refusal for an unknown path: a known user is refused within a built-in group, elsewhere the answer is a plain page.
 
         A sub-resource that a custom object does not have gives the same 404 as a missing object.
@@ -101,12 +101,12 @@ class Service:
             raise api_errors.not_found(whole.resource, whole.name)
         if path[0] == "api" or (path[0] == "apis" and self._is_built_in(path[1])):
             raise api_errors.no_such_resource()
-        return Reply(404, b"404 page not found\n", TEXT, headers=(("X-Content-Type-Options", "nosniff"),))
+        return HttpReply(404, b"404 page not found\n", TEXT, headers=(("X-Content-Type-Options", "nosniff"),))
 
     def _is_built_in(self, group: str) -> bool:
         return group != "" and any(resource.group == group and resource.custom is None for resource in self._store.resources)
 
-    def _of_resource(self, request: Request, route: Route) -> Reply | WatchReply:
+    def _of_resource(self, request: HttpRequest, route: Route) -> HttpReply | WatchReply:
         """The answer as the client can read it."""
         watch = request.method == "GET" and route.is_collection and queries.is_watch(request.query)
         wanted = negotiation.wanted(request.headers.get("accept", ""), request.query.get("includeObject", ""), watch=watch)
@@ -129,7 +129,9 @@ class Service:
 class _Verbs:
     """One request to one resource."""
 
-    def __init__(self, store: ObjectStore, request: Request, route: Route, now: float, tokens: Tokens | None, rendering: Rendering) -> None:
+    def __init__(
+        self, store: ObjectStore, request: HttpRequest, route: Route, now: float, tokens: Tokens | None, rendering: Rendering
+    ) -> None:
         self._store, self._request, self._route, self._now, self._tokens = store, request, route, now, tokens
         self._rendering = rendering
         self.warnings: list[str] = []
@@ -137,14 +139,14 @@ class _Verbs:
         self._resource: Resource = route.resource
         self._key = queries.key_of(route)
 
-    def answer(self) -> Reply | WatchReply:
+    def answer(self) -> HttpReply | WatchReply:
         verbs = self._collection_verbs() if self._route.is_collection else self._object_verbs()
         verb = verbs.get(self._request.method)
         if verb is None:
             raise _not_allowed()
         if self._request.method != "PUT":  # (whose body is read first)
             self._check_name()
-        reply: Reply | WatchReply = verb()
+        reply: HttpReply | WatchReply = verb()
         return reply
 
     def _check_name(self) -> None:
@@ -177,16 +179,16 @@ class _Verbs:
 
     # reading
 
-    def _read(self) -> Reply:
+    def _read(self) -> HttpReply:
         version = queries.list_options(self._request.query).resource_version
         self._store.check_reached(version)
-        return Reply(200, self._one(self._store.get(self._resource, self._key)))
+        return HttpReply(200, self._one(self._store.get(self._resource, self._key)))
 
-    def _read_many(self) -> Reply | WatchReply:
+    def _read_many(self) -> HttpReply | WatchReply:
         if queries.is_watch(self._request.query):
             return self._watch()
         found = self._found()
-        return Reply(200, self._rendering.many(self._resource, found.meta, found.items, self._now))
+        return HttpReply(200, self._rendering.many(self._resource, found.meta, found.items, self._now))
 
     def _found(self) -> Listing:
         """The objects that the query selects. Its errors come in the order of the real server's."""
@@ -195,23 +197,23 @@ class _Verbs:
         queries.check_list(self._request.query)
         return self._store.list(self._resource, checked_scope(self._resource, scope), options)
 
-    def _watch(self) -> Reply | WatchReply:
+    def _watch(self) -> HttpReply | WatchReply:
         scope, options = checked_scope(self._resource, self._parsed_scope()), queries.watch_options(self._request.query)
         try:
             watch_start_of(options, self._store.version, self._store.table(self._resource).history.floor)
         except (Gone, ServerError) as error:
-            return Reply(200, msgspec.json.encode({"type": "ERROR", "object": status_of(error)}) + b"\n")
+            return HttpReply(200, msgspec.json.encode({"type": "ERROR", "object": status_of(error)}) + b"\n")
         return WatchReply(self._resource, scope, options, self._rendering)
 
     # writing
 
-    def _create(self) -> Reply:
+    def _create(self) -> HttpReply:
         options = queries.write_options(self._request.query, "CreateOptions")
         body, by = self._body(options), self._writer(options)
         written = self._store.create(self._resource, body, self._key.namespace, self._now, dry_run=options.dry_run, by=by)
         return self._written_reply(written)
 
-    def _replace(self) -> Reply:
+    def _replace(self) -> HttpReply:
         options = queries.write_options(self._request.query, "UpdateOptions")
         body = self._body(options)
         if body["metadata"].get("name") == self._route.name:
@@ -227,7 +229,7 @@ class _Verbs:
         )
         return self._written_reply(written)
 
-    def _patch(self) -> Reply:
+    def _patch(self) -> HttpReply:
         content_type = self._request.headers.get("content-type", "")
         applies = negotiation.is_apply(content_type)
         options = queries.write_options(self._request.query, "PatchOptions", applies=applies)
@@ -261,18 +263,18 @@ class _Verbs:
         )
         return applied_change(self._resource, applied, config, twice, options.validation, self.warnings)
 
-    def _delete(self) -> Reply:
+    def _delete(self) -> HttpReply:
         options = self._delete_options()
         self._warn_of_orphans(options)
         deleted = self._store.delete(self._resource, self._key, self._now, options)
         if not deleted.gone and options.orphan_dependents is False:
-            return Reply(202, self._one(deleted.stored))
+            return HttpReply(202, self._one(deleted.stored))
         if not deleted.gone or self._resource.delete_answers_object:
-            return Reply(200, self._one(deleted.stored))
+            return HttpReply(200, self._one(deleted.stored))
         details = {**api_errors.details_of(self._resource, self._key.name), "uid": deleted.stored.uid}
         return json_reply({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
 
-    def _delete_many(self) -> Reply:
+    def _delete_many(self) -> HttpReply:
         """Answers what was found, as it was before."""
         found = self._found()
         options = self._delete_options()
@@ -284,37 +286,37 @@ class _Verbs:
                     delete()
                 except Overtaken:  # (to begin anew would forget what has been deleted; in the loop nobody is quicker)
                     in_loop(delete)
-        return Reply(200, self._rendering.many(self._resource, found.meta, found.items, self._now))
+        return HttpReply(200, self._rendering.many(self._resource, found.meta, found.items, self._now))
 
     def _warn_of_orphans(self, options: DeleteOptions) -> None:
         if self._resource.orphans and options.says_nothing:
             self.warnings.append(self._resource.orphans)
 
-    def _ask(self, asked: Resource) -> Reply:
+    def _ask(self, asked: Resource) -> HttpReply:
         """A question, answered: of an object, or by itself."""
         assert asked.answer is not None, f"nobody answers a {asked.kind}"
         options = queries.write_options(self._request.query, "CreateOptions")
         body = self._body(options, asked)
         write_pipeline.check_namespace(asked, body["metadata"], self._key.namespace)
-        return Reply(201, msgspec.json.encode(asked.answer(self._call(body, dry_run=options.dry_run))))
+        return HttpReply(201, msgspec.json.encode(asked.answer(self._call(body, dry_run=options.dry_run))))
 
     # their parts
 
     def _one(self, stored: Stored) -> bytes:
         return self._rendering.one(self._resource, stored, self._now)
 
-    def _written_reply(self, written: Written) -> Reply:
+    def _written_reply(self, written: Written) -> HttpReply:
         self.warnings.extend(written.warnings)
-        return Reply(201 if written.created else 200, self._one(written.stored))
+        return HttpReply(201 if written.created else 200, self._one(written.stored))
 
     def _writer(self, options: WriteOptions, *, applies: bool = False) -> Writer:
         return Writer(options.manager or queries.manager_of(self._request.headers.get("user-agent", "")), applies)
 
-    def _call(self, body: Json, *, dry_run: bool = False) -> Call:
+    def _call(self, body: Json, *, dry_run: bool = False) -> ApiCall:
         user = self._request.user
-        return Call(self._store, self._resource, self._key, body, self._now, user, dry_run=dry_run, tokens=self._tokens)
+        return ApiCall(self._store, self._resource, self._key, body, self._now, user, dry_run=dry_run, tokens=self._tokens)
 
-    def _parsed_scope(self) -> Scope:
+    def _parsed_scope(self) -> ListScope:
         query = self._request.query
         return parsed_scope(self._route.namespace, query.get("labelSelector", ""), query.get("fieldSelector", ""))
 

@@ -16,7 +16,7 @@ from mooring.apiserver.watch import Cursor, Place, WatchHub
 from mooring.apiserver.web.messages import WatchReply
 from mooring.apiserver.web.metrics import ServerMetrics
 from mooring.apiserver.web.rendering import WHOLE
-from mooring.apiserver.web.watch_lines import Encodings, Lines, RenderedLines, WholeLines
+from mooring.apiserver.web.watch_lines import Encodings, RenderedLines, WatchLines, WholeLines
 from mooring.base.clock import processor_s
 from mooring.base.turns import SHARE_S
 
@@ -28,7 +28,7 @@ _AGAIN_S: Final = 1.0
 """The shortest time until a stream is looked at that nothing has woken."""
 
 
-class Sink(Protocol):
+class LineSink(Protocol):
     """Where a stream's lines go."""
 
     def write(self, data: bytes) -> None: ...
@@ -41,7 +41,7 @@ class Sink(Protocol):
         """The watch is over."""
 
 
-class Progress(enum.Enum):
+class StreamProgress(enum.Enum):
     """How far one step of a stream has come."""
 
     ALL = "all events for now are sent, or the client reads no more"
@@ -49,12 +49,12 @@ class Progress(enum.Enum):
     THE_END = "the watch is over"
 
 
-class Stream:
+class WatchStream:
     """One watch on one connection. is_chunked: the lines go in HTTP's chunks."""
 
     __slots__ = ("_cursor", "_held", "_is_chunked", "_lines", "_reply", "_sink", "is_woken", "place", "timer")
 
-    def __init__(self, reply: WatchReply, cursor: Cursor, sink: Sink, lines: Lines, *, is_chunked: bool) -> None:
+    def __init__(self, reply: WatchReply, cursor: Cursor, sink: LineSink, lines: WatchLines, *, is_chunked: bool) -> None:
         self._reply, self._cursor, self._sink, self._lines, self._is_chunked = reply, cursor, sink, lines, is_chunked
         self.timer: asyncio.TimerHandle | None = None
         self.place: Place = reply.resource.storage
@@ -66,11 +66,11 @@ class Stream:
         """When a bookmark or the end is due."""
         return self._cursor.wake_at
 
-    def write(self, metrics: ServerMetrics) -> Progress:
+    def write(self, metrics: ServerMetrics) -> StreamProgress:
         """One step: writes the events, as far as the client reads."""
-        return self._step(metrics) if self._sink.takes_lines else Progress.ALL
+        return self._step(metrics) if self._sink.takes_lines else StreamProgress.ALL
 
-    def _step(self, metrics: ServerMetrics) -> Progress:
+    def _step(self, metrics: ServerMetrics) -> StreamProgress:
         parts, size, batches = [self._held] if self._held else [], len(self._held), 0
         self._held, is_all = b"", False
         while size < _WRITE_BYTES and batches < _BATCHES and not is_all:
@@ -85,8 +85,8 @@ class Stream:
         if parts:
             self._sink.write(parts[0] if len(parts) == 1 else b"".join(parts))
         if not is_all:
-            return Progress.SOME
-        return Progress.THE_END if self._cursor.is_over and self._sink.takes_lines else Progress.ALL
+            return StreamProgress.SOME
+        return StreamProgress.THE_END if self._cursor.is_over and self._sink.takes_lines else StreamProgress.ALL
 
     def end(self) -> None:
         self._sink.end()
@@ -97,27 +97,27 @@ class Streams:
 
     def __init__(self, hub: WatchHub, metrics: ServerMetrics) -> None:
         self._hub, self._metrics, self._kept = hub, metrics, Encodings()
-        self._at: dict[Place, dict[Stream, None]] = {}
-        self._woken: deque[Stream] = deque()
+        self._at: dict[Place, dict[WatchStream, None]] = {}
+        self._woken: deque[WatchStream] = deque()
         self._is_due = False
         hub.on_wake(self._wake)
 
     def __len__(self) -> int:
         return sum(map(len, self._at.values()))
 
-    def prepare(self, reply: WatchReply, sink: Sink, *, is_chunked: bool) -> Stream:
+    def prepare(self, reply: WatchReply, sink: LineSink, *, is_chunked: bool) -> WatchStream:
         """A stream that has sent nothing yet. Raises the errors of `watch_start_of`."""
         cursor = self._hub.cursor(reply.resource, reply.scope, reply.options)
         kept = self._kept
         lines = WholeLines(kept) if reply.rendering is WHOLE else RenderedLines(reply.rendering, self._hub.clock, kept)
-        return Stream(reply, cursor, sink, lines, is_chunked=is_chunked)
+        return WatchStream(reply, cursor, sink, lines, is_chunked=is_chunked)
 
-    def begin(self, stream: Stream) -> None:
+    def begin(self, stream: WatchStream) -> None:
         """From now on the stream gets changes, and at once those from before."""
         self._at.setdefault(stream.place, {})[stream] = None
         self._due(stream)
 
-    def remove(self, stream: Stream) -> None:
+    def remove(self, stream: WatchStream) -> None:
         if stream.timer is not None:
             stream.timer.cancel()
         at = self._at.get(stream.place, {})
@@ -125,14 +125,14 @@ class Streams:
         if not at:
             self._at.pop(stream.place, None)
 
-    def serve(self, stream: Stream) -> None:
+    def serve(self, stream: WatchStream) -> None:
         """Writes the news of one stream, also when its client reads again: what is more than a step, in its turn."""
         if stream not in self._at.get(stream.place, ()):
             return
         progress = stream.write(self._metrics)
-        if progress is Progress.SOME:
+        if progress is StreamProgress.SOME:
             self._woke(stream)
-        elif progress is Progress.THE_END:
+        elif progress is StreamProgress.THE_END:
             self.remove(stream)
             stream.end()
 
@@ -142,7 +142,7 @@ class Streams:
             for stream in list(at):
                 self.serve(stream)
 
-    def _due(self, stream: Stream) -> None:
+    def _due(self, stream: WatchStream) -> None:
         self.serve(stream)
         if stream in self._at.get(stream.place, ()):
             loop = asyncio.get_running_loop()
@@ -153,7 +153,7 @@ class Streams:
             for stream in at:
                 self._woke(stream)
 
-    def _woke(self, stream: Stream) -> None:
+    def _woke(self, stream: WatchStream) -> None:
         if not stream.is_woken:
             stream.is_woken = True
             self._woken.append(stream)

@@ -21,7 +21,7 @@ _STEPS: Final = 200_000
 """For work on the cells of tables for one batch."""
 
 
-class Lines(Protocol):
+class WatchLines(Protocol):
     """The lines of one watch."""
 
     def encoded(self, resource: Resource, batch: Batch, *, is_chunked: bool) -> bytes:

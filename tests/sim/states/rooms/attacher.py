@@ -8,7 +8,7 @@ from typing import Any, Final
 from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.table import Change
+from mooring.apiserver.table import StoredChange
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
@@ -188,7 +188,7 @@ def _handle(world: StateWorld, va: Json) -> str:
     return "" if pv is None else str(pv["spec"].get("csi", {}).get("volumeHandle", ""))
 
 
-def _released(world: StateWorld, resource: Resource, change: Change) -> None:
+def _released(world: StateWorld, resource: Resource, change: StoredChange) -> None:
     """An attachment's finalizer goes while the backend has the volume there, and no other attachment holds it."""
     if resource.plural != "volumeattachments" or change.old is None:
         return

@@ -11,7 +11,7 @@ from mooring.api.pods import PODS
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.api.volume_names import attachment_name, unique_name
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.table import Change
+from mooring.apiserver.table import StoredChange
 from mooring.cluster.attachdetach.controller import AttachDetach
 from mooring.cluster.attachdetach.identity import MANAGED
 from mooring.cluster.attachdetach.options import AttachDetachOptions
@@ -149,7 +149,7 @@ class NodesRoom:
             yield from _attachment(world, va, nodes, wanted, state)
 
 
-def _not_unheard(world: StateWorld, resource: Resource, change: Change) -> None:
+def _not_unheard(world: StateWorld, resource: Resource, change: StoredChange) -> None:
     """Nobody knows what a node has mounted whose Node was gone before: it keeps its volume as long as a silent one."""
     if resource.plural != "volumeattachments" or change.key.name != VA1 or change.old is None:
         return

@@ -10,7 +10,7 @@ from mooring.api import snapshot_names as names
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.apiserver.resource import Resource
-from mooring.apiserver.table import Change
+from mooring.apiserver.table import StoredChange
 from mooring.cluster.snapshots.controller import SnapshotController
 from mooring.cluster.snapshots.options import SnapshotControllerOptions
 from mooring.csi.capabilities import DriverInfo
@@ -139,7 +139,7 @@ class _Judged(SnapshotDriver):
         return await super().delete_snapshot(request)
 
 
-def _is_of_a_stranger(world: StateWorld, resource: Resource, change: Change) -> None:
+def _is_of_a_stranger(world: StateWorld, resource: Resource, change: StoredChange) -> None:
     """A content is made for a claim, of a volume that is bound to another one."""
     if resource.plural != VOLUME_SNAPSHOT_CONTENTS.plural or change.old is not None or change.new is None:
         return
