@@ -36,7 +36,7 @@ from mooring.csi import registration
 from mooring.csi.proto import pluginregistration_pb2
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.cluster import EventType, Patch, PatchType, WatchEvent
-from mooring.node.layout import Layout
+from mooring.node.layout import KubeletLayout
 from mooring.wire.grpc.server import listening
 from tests.support import container_runtime
 from tests.support.builders import a_bound_claim, a_csi_driver, a_held_pv, a_pod, a_reference, a_va
@@ -163,7 +163,7 @@ class Bench:
         root = self._plane.folder / node / "root"
         root.mkdir(parents=True)
         _share(root)
-        layout = Layout(root)
+        layout = KubeletLayout(root)
         layout.registry.mkdir()
         driver = NodeDriver(self._driver_program, self._plane.folder / f"driver-{self._number}.sock", name, "node", node)
         async with a_load(self._plane, NodeLoad) as load, _registering(layout.registry / "bench-reg.sock", name, driver):

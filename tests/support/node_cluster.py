@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from mooring.node.layout import Layout
+from mooring.node.layout import KubeletLayout
 from tests.support.builders import a_bound_claim, a_csi_driver, a_held_pv, a_pod, a_reference
 from tests.support.control_plane import ControlPlane
 from tests.support.mount_namespace import MountNamespace
@@ -45,7 +45,7 @@ class NodePlace:
         self.root.mkdir(parents=True)
         cluster.namespace.run("mount", "--bind", self.root, self.root)
         cluster.namespace.run("mount", "--make-shared", self.root)  # else a kubelet mounts it on itself, over all that is mounted below
-        self.layout = Layout(self.root)
+        self.layout = KubeletLayout(self.root)
         self.agent: Program | None = None
         self.driver: Program | None = None
 

@@ -19,7 +19,7 @@ from mooring.driver.hostpath.options import HostpathOptions
 
 if TYPE_CHECKING:
     from mooring.driver.hostpath.driver import HostPath
-    from mooring.driver.hostpath.layout import Limits, Segments
+    from mooring.driver.hostpath.layout import Segments, StorageLimits
 
 NODE_SEGMENT: Final = "topology.hostpath.csi/node"
 """The key of a node's own place, as in csi-driver-host-path."""
@@ -117,11 +117,11 @@ def _options(flags: HostPathFlags) -> HostpathOptions:
     return options_from(HostpathOptions, flags, {}, volumes_per_node=volumes, node_volume_bytes_max=volume_bytes)
 
 
-def _limits(flags: HostPathFlags) -> Limits:
-    from mooring.driver.hostpath.layout import Limits
+def _limits(flags: HostPathFlags) -> StorageLimits:
+    from mooring.driver.hostpath.layout import StorageLimits
 
     kinds = {kind: size for kind, size in flags.capacity.items() if kind}
-    return Limits(
+    return StorageLimits(
         capacity_bytes=flags.capacity.get("", 0), kinds=kinds, volume_bytes_max=flags.volume_bytes_max, attach_max=max(0, flags.attach_max)
     )
 

@@ -23,7 +23,7 @@ from mooring.kube.cluster import Cluster, EventType, Selection
 from mooring.kube.errors import Gone
 from mooring.mounts.mountinfo import MountTable
 from mooring.mounts.namespace import MountSpace
-from mooring.node.layout import Layout
+from mooring.node.layout import KubeletLayout
 from mooring.node.volumes.state.folders import read_mount_table
 
 T = TypeVar("T")
@@ -186,7 +186,7 @@ class PodFolder:
     """A node's. root: of its agent. The story gets the findings; a wrong one raises DemoFailed."""
 
     def __init__(self, root: Path, space: MountSpace, polling: Polling, story: Story) -> None:
-        self._layout = Layout(root)
+        self._layout = KubeletLayout(root)
         self._space, self._polling, self._story = space, polling, story
 
     def check_there(self, uid: str, pv_name: str, driver: str, handle: str) -> None:

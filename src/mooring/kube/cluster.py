@@ -52,7 +52,7 @@ class WatchEvent(Generic[T]):
     initial_events_end: bool = False
 
 
-class Unread(NamedTuple):
+class UnreadItem(NamedTuple):
     """An item of a list that is there and can't be read, as far as it can be named; "" for what can't be read either."""
 
     namespace: str = ""
@@ -70,7 +70,7 @@ class Page(Generic[T]):
     items: tuple[T, ...]
     resource_version: str
     continue_token: str = ""
-    unread: tuple[Unread, ...] = ()
+    unread: tuple[UnreadItem, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

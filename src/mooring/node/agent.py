@@ -29,7 +29,7 @@ from mooring.node.csinode.entries import GRACE_S, Entries
 from mooring.node.csinode.reconcile import NodeObjects, persistently
 from mooring.node.drivers import Drivers
 from mooring.node.heartbeat import Heartbeat
-from mooring.node.layout import Layout
+from mooring.node.layout import KubeletLayout
 from mooring.node.metrics import NodeMetrics
 from mooring.node.options import AgentOptions
 from mooring.node.plugins.controller import Plugins, told_by
@@ -62,7 +62,7 @@ class NodeAgent(Manager):
 
     def __init__(self, runtime: Runtime, options: AgentOptions, caches: Caches | None = None, sockets: AgentSockets | None = None) -> None:
         self._cluster, self._clock, self._name = runtime.cluster, runtime.clock, options.node_name
-        self.layout = Layout(options.root)
+        self.layout = KubeletLayout(options.root)
         caches = caches or Caches(runtime, f"node/{options.node_name}")
         sockets, metrics = sockets or AgentSockets(), runtime.metrics.once(NodeMetrics)
         self.drivers = Drivers()

@@ -42,7 +42,7 @@ class DriverOnNode:
 
 
 @dataclasses.dataclass(eq=False, slots=True)
-class NodeDriver:
+class RegisteredDriver:
     """One registered driver. socket: its registration's. endpoint: its own. version: of CSI, the highest that both speak.
 
     told: what it said of itself at its registration. known_capabilities: as it gave them last, also while they are asked for anew; None
@@ -83,7 +83,7 @@ class Drivers:
     """The registered drivers by name."""
 
     def __init__(self) -> None:
-        self._drivers: dict[str, NodeDriver] = {}
+        self._drivers: dict[str, RegisteredDriver] = {}
         self._minding: dict[str, asyncio.Task[None]] = {}
         self._handlers: list[Callable[[str], None]] = []
 
@@ -91,10 +91,10 @@ class Drivers:
         """Calls the handler with a driver's name when it was registered, has gone, or is back after a loss."""
         self._handlers.append(handler)
 
-    def find(self, name: str) -> NodeDriver | None:
+    def find(self, name: str) -> RegisteredDriver | None:
         return self._drivers.get(name)
 
-    def get(self, name: str) -> NodeDriver:
+    def get(self, name: str) -> RegisteredDriver:
         """Raises NotRegistered."""
         if (found := self._drivers.get(name)) is None:
             raise NotRegistered(f"driver name {name} not found in the list of registered CSI drivers")
@@ -105,10 +105,10 @@ class Drivers:
         found = self._drivers.get(name)
         return found is None or found.known_capabilities is None or capability in found.known_capabilities
 
-    def __iter__(self) -> Iterator[NodeDriver]:
+    def __iter__(self) -> Iterator[RegisteredDriver]:
         return iter(tuple(self._drivers.values()))
 
-    async def put(self, driver: NodeDriver) -> None:
+    async def put(self, driver: RegisteredDriver) -> None:
         """Registers the driver; one that had its name is closed."""
         await self.remove(driver.name)
         self._drivers[driver.name] = driver

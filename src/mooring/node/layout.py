@@ -34,7 +34,7 @@ def inline_unique_name(pod_uid: str, volume_name: str) -> str:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Layout:
+class KubeletLayout:
     """Paths below root, which is absolute. spec_name: the PersistentVolume's name, or the pod's name for an inline volume.
 
     Methods raise BadName for a name that can't be one folder's.

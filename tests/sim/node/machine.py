@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from mooring.node.layout import Layout
+from mooring.node.layout import KubeletLayout
 from mooring.node.volumes.state.folders import RECORD
 
 CONTENT: Final = "content"
@@ -39,7 +39,7 @@ class Machine:
     """
 
     def __init__(self, name: str, root: Path) -> None:
-        self.name, self.layout = name, Layout(root)
+        self.name, self.layout = name, KubeletLayout(root)
         self.staged: dict[str, str] = {}
         self.published: dict[str, str] = {}
         self.mounts: dict[str, str] = {}

@@ -10,7 +10,7 @@ from unittest import mock
 
 from mooring.kube.cluster import Patch
 from mooring.kube.patch import strategic_patch
-from mooring.node.drivers import NodeDriver
+from mooring.node.drivers import RegisteredDriver
 from mooring.node.volumes.decide import Do
 from mooring.node.volumes.pods import controller as pods
 from mooring.node.volumes.state.actual import VolumeState
@@ -26,13 +26,13 @@ Planted = contextlib.AbstractContextManager[Any]
 def _capabilities_are_kept() -> Planted:
     """A driver that comes back is treated as if it had the capabilities that it had before."""
 
-    async def mind(self: NodeDriver, returned: Callable[[], None]) -> None:
+    async def mind(self: RegisteredDriver, returned: Callable[[], None]) -> None:
         while True:
             await self.client.lost()
             await self.client.reconnected()
             returned()
 
-    return mock.patch.object(NodeDriver, "mind", mind)
+    return mock.patch.object(RegisteredDriver, "mind", mind)
 
 
 def _ready_devices_stay_unstaged() -> Planted:

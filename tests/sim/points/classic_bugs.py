@@ -22,7 +22,7 @@ from mooring.cluster.snapshots.reconcile import Reconciler as SnapshotReconciler
 from mooring.control.lease.reporter import LeadershipReporter
 from mooring.control.object_writer import ObjectWriter
 from mooring.kube.errors import ApiError, NotFound
-from mooring.node.volumes.state.in_use import Unread
+from mooring.node.volumes.state.in_use import UnreadPlaces
 from mooring.node.volumes.steps import fs_group
 from mooring.node.volumes.steps.fs_group import ON_ROOT_MISMATCH, Walk
 from mooring.sidecars.attacher.event_handlers import EventHandlers as AttacherEvents
@@ -48,7 +48,7 @@ def _sources_are_strangers() -> contextlib.AbstractContextManager[Any]:
 
 def _doubts_end_with_the_process() -> contextlib.AbstractContextManager[Any]:
     """Memory: places on the disk whose record can't be read are forgotten by the next agent."""
-    return mock.patch.object(Unread, "begin", return_value=None)
+    return mock.patch.object(UnreadPlaces, "begin", return_value=None)
 
 
 def _lost_posts_failed() -> contextlib.AbstractContextManager[Any]:

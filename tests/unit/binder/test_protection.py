@@ -20,7 +20,7 @@ from mooring.cluster.binder.protection.decide import (
 from mooring.cluster.binder.protection.reconcile import LivePods
 from mooring.cluster.binder.reasons import InUse, Protection
 from mooring.control.decision import Decision
-from mooring.kube.cluster import Page, Selection, Unread
+from mooring.kube.cluster import Page, Selection, UnreadItem
 from mooring.kube.errors import ServerError
 from tests.support.builders import NS, Json, a_claim, a_pod, a_volume, an_ephemeral_volume, typed
 
@@ -117,7 +117,7 @@ def test_an_attributes_class_stays_while_somebody_names_it() -> None:
 async def test_B36_a_pod_that_can_not_be_read_may_use_the_claim() -> None:
     class Odd:
         async def list(self, kind: object, selection: Selection) -> Page[Any]:
-            return Page((), "9", "", (Unread(NS, "odd", "u"),))
+            return Page((), "9", "", (UnreadItem(NS, "odd", "u"),))
 
     with pytest.raises(ServerError, match="1 of the pods can't be read"):
         await LivePods(Odd(), LoopClock()).of(NS, "5")  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from mooring.driver.capabilities import Capability, Expansion, Service
 from mooring.driver.hostpath import statefile
 from mooring.driver.hostpath.attachments import PUBLICATION_KEY
 from mooring.driver.hostpath.driver import HostPath
-from mooring.driver.hostpath.layout import Limits
+from mooring.driver.hostpath.layout import StorageLimits
 from mooring.driver.hostpath.statefile import read_state
 from mooring.wire.grpc.codes import Code
 from tests.unit.driver.calls import (
@@ -159,7 +159,7 @@ async def test_sizes(driver: HostPath, wanted: Any, size: int) -> None:
 
 
 async def test_capacity_is_shared_and_comes_back(tmp_path: Path) -> None:
-    with a_driver(tmp_path, limits=Limits(capacity_bytes=5 * GIB, volume_bytes_max=3 * GIB)) as driver:
+    with a_driver(tmp_path, limits=StorageLimits(capacity_bytes=5 * GIB, volume_bytes_max=3 * GIB)) as driver:
         await refused(driver.create_volume(a_creation(capacity_range={"required_bytes": 4 * GIB})), Code.OUT_OF_RANGE)
         big = await created(driver, "big", capacity_range={"required_bytes": 3 * GIB})
         answer = await driver.get_capacity(csi.GetCapacityRequest())
@@ -171,7 +171,7 @@ async def test_capacity_is_shared_and_comes_back(tmp_path: Path) -> None:
 
 
 async def test_two_creations_at_once_never_share_the_last_room(tmp_path: Path) -> None:
-    with a_driver(tmp_path, limits=Limits(capacity_bytes=GIB)) as driver:
+    with a_driver(tmp_path, limits=StorageLimits(capacity_bytes=GIB)) as driver:
         results = await asyncio.gather(created(driver, "one"), created(driver, "two"), return_exceptions=True)
         assert 1 == len([one for one in results if isinstance(one, str)])
         assert 1 == len(await listed(driver))
@@ -306,7 +306,7 @@ async def test_unpublishing_what_is_unknown_is_done_already(driver: HostPath) ->
 
 
 async def test_a_full_node_takes_no_more(tmp_path: Path) -> None:
-    with a_driver(tmp_path, limits=Limits(attach_max=1)) as driver:
+    with a_driver(tmp_path, limits=StorageLimits(attach_max=1)) as driver:
         one, two = await created(driver, "one"), await created(driver, "two")
         await driver.controller_publish_volume(a_publication(one))
         await refused(driver.controller_publish_volume(a_publication(two)), Code.RESOURCE_EXHAUSTED, "'node-1'")

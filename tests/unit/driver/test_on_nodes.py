@@ -17,7 +17,7 @@ from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.capabilities import Capability, NodeCapability
 from mooring.driver.hostpath import statefile
-from mooring.driver.hostpath.layout import Limits
+from mooring.driver.hostpath.layout import StorageLimits
 from mooring.driver.hostpath.node import staging, targets
 from mooring.driver.hostpath.node.mount_mode import LINK, MountMode
 from mooring.driver.hostpath.node.mounting import Links
@@ -396,7 +396,9 @@ async def test_without_expansion_on_nodes_the_controller_asks_for_none(tmp_path:
 
 
 async def test_expansions_that_can_not_be(tmp_path: Path) -> None:
-    with linking(tmp_path, options=HostpathOptions(node_volume_bytes_max=3 * GIB), limits=Limits(volume_bytes_max=8 * GIB)) as driver:
+    with linking(
+        tmp_path, options=HostpathOptions(node_volume_bytes_max=3 * GIB), limits=StorageLimits(volume_bytes_max=8 * GIB)
+    ) as driver:
         on_node = OnNode(driver, tmp_path)
         await on_node.up()
         (tmp_path / "file").touch()
@@ -438,7 +440,7 @@ async def test_a_callers_id_never_becomes_a_path(tmp_path: Path, volume_id: str)
 
 
 async def test_a_pods_own_volume_takes_room_and_goes_when_it_can_not_be_published(tmp_path: Path) -> None:
-    with linking(tmp_path, limits=Limits(kinds={"fast": 150 << 20})) as driver:
+    with linking(tmp_path, limits=StorageLimits(kinds={"fast": 150 << 20})) as driver:
         await refused(driver.node_publish_volume(an_inline("csi-1", tmp_path / "no" / "parent")), Code.INTERNAL)
         assert {} == state_of(tmp_path).volumes
         await driver.node_publish_volume(an_inline("csi-1", tmp_path / "one"))

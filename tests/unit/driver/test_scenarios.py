@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.driver.hostpath.layout import Limits
+from mooring.driver.hostpath.layout import StorageLimits
 from mooring.driver.hostpath.options import HostpathOptions
 from mooring.wire.grpc.codes import Code
 from tests.unit.driver.calls import (
@@ -137,14 +137,14 @@ async def test_HP15_nobody_writes_to_a_volume_that_is_published_read_only(privat
 
 
 async def test_HP4_a_kind_of_storage_has_so_much_room_and_no_more(tmp_path: Path) -> None:
-    with a_driver(tmp_path, limits=Limits(kinds={"fast": GIB})) as driver:
+    with a_driver(tmp_path, limits=StorageLimits(kinds={"fast": GIB})) as driver:
         await created(driver, "one", **of(600 * MIB, kind="fast"))
         await refused(driver.create_volume(a_creation("two", **of(600 * MIB, kind="fast"))), Code.RESOURCE_EXHAUSTED)
         assert 424 * MIB == await capacity(driver, kind="fast")
 
 
 async def test_HP5_without_a_kind_a_volume_goes_where_there_is_room_and_no_capacity_is_its_own(tmp_path: Path) -> None:
-    with a_driver(tmp_path, limits=Limits(kinds={"fast": GIB, "slow": 4 * GIB})) as driver:
+    with a_driver(tmp_path, limits=StorageLimits(kinds={"fast": GIB, "slow": 4 * GIB})) as driver:
         volume_id = await created(driver, **of(2 * GIB))
         assert "slow" == driver._core.state.volumes[volume_id].kind
         assert 0 == await capacity(driver)
@@ -157,7 +157,7 @@ async def test_HP6_a_kind_is_refused_where_there_is_one_storage(tmp_path: Path) 
 
 
 async def test_HP20_no_volume_is_larger_than_the_largest(tmp_path: Path) -> None:
-    with a_driver(tmp_path, limits=Limits(volume_bytes_max=GIB)) as driver:
+    with a_driver(tmp_path, limits=StorageLimits(volume_bytes_max=GIB)) as driver:
         await refused(driver.create_volume(a_creation(**of(2 * GIB))), Code.OUT_OF_RANGE)
         volume_id = await created(driver, **of(GIB))
         await refused(driver.controller_expand_volume(an_expansion(volume_id, 2 * GIB)), Code.OUT_OF_RANGE)
@@ -177,7 +177,7 @@ async def test_HP7_what_is_not_attached_is_not_staged(tmp_path: Path) -> None:
 
 
 async def test_HP8_a_full_node_takes_no_more_until_something_leaves(tmp_path: Path) -> None:
-    with a_driver(tmp_path, limits=Limits(attach_max=2)) as driver:
+    with a_driver(tmp_path, limits=StorageLimits(attach_max=2)) as driver:
         ids = [await created(driver, f"pvc-{number}") for number in range(3)]
         for volume_id in ids[:2]:
             await driver.controller_publish_volume(a_publication(volume_id))

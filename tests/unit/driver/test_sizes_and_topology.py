@@ -13,7 +13,7 @@ from mooring.cli.hostpath_kinds import CAPABILITIES
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.capabilities import Capability, Service
 from mooring.driver.hostpath.driver import HostPath
-from mooring.driver.hostpath.layout import Limits
+from mooring.driver.hostpath.layout import StorageLimits
 from mooring.driver.hostpath.statefile import read_state
 from mooring.wire.grpc.codes import Code
 from tests.unit.driver.calls import (
@@ -65,7 +65,7 @@ async def zone_of(driver: HostPath, name: str, **fields: Any) -> str:
 
 
 async def test_each_kind_has_room_of_its_own(tmp_path: Path) -> None:
-    with a_driver(tmp_path, limits=Limits(kinds={"fast": GIB, "slow": 10 * GIB})) as driver:
+    with a_driver(tmp_path, limits=StorageLimits(kinds={"fast": GIB, "slow": 10 * GIB})) as driver:
         await created(driver, "one", **of_size(600 * MIB, kind="fast"))
         again = a_creation("two", **of_size(600 * MIB, kind="fast"))
         await refused(driver.create_volume(again), Code.RESOURCE_EXHAUSTED, f"of kind 'fast' asked for, {424 * MIB} of {GIB} are left")
@@ -74,7 +74,7 @@ async def test_each_kind_has_room_of_its_own(tmp_path: Path) -> None:
 
 
 async def test_without_a_kind_a_volume_goes_where_there_is_room(tmp_path: Path) -> None:
-    with a_driver(tmp_path, limits=Limits(kinds={"fast": GIB, "slow": 2 * GIB})) as driver:
+    with a_driver(tmp_path, limits=StorageLimits(kinds={"fast": GIB, "slow": 2 * GIB})) as driver:
         assert (0, 2 * GIB) == await room(driver), "no capacity is its own, and a volume has room all the same"
         ids = [await created(driver, f"pvc-{number}", **of_size(GIB)) for number in range(3)]
         assert ["fast", "slow", "slow"] == [read_state(tmp_path).volumes[volume_id].kind for volume_id in ids]
@@ -89,7 +89,7 @@ async def test_without_a_kind_a_volume_goes_where_there_is_room(tmp_path: Path) 
     ],
 )
 async def test_a_kind_that_there_is_not_is_refused(tmp_path: Path, kinds: Any, parameters: Any, text: str) -> None:
-    with a_driver(tmp_path, limits=Limits(kinds=kinds)) as driver:
+    with a_driver(tmp_path, limits=StorageLimits(kinds=kinds)) as driver:
         await refused(driver.create_volume(a_creation(parameters=parameters)), Code.INVALID_ARGUMENT, text)
         assert (0, 0) == await room(driver, parameters=parameters)
 
@@ -97,7 +97,7 @@ async def test_a_kind_that_there_is_not_is_refused(tmp_path: Path, kinds: Any, p
 async def test_parameters_that_it_does_not_know_are_ignored_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """As with csi-driver-host-path, whose classes are taken over as they are. Told once, and nothing of what the cluster adds."""
     parameters = {"Kind": "fast", "type": "ssd", "kind": "slow", "csi.storage.k8s.io/pvc/name": "claim", "csiProvisionerSecretName": "s"}
-    with a_driver(tmp_path, limits=Limits(kinds={"fast": GIB, "slow": GIB})) as driver:
+    with a_driver(tmp_path, limits=StorageLimits(kinds={"fast": GIB, "slow": GIB})) as driver:
         answer = await driver.create_volume(a_creation(parameters=parameters))
         assert parameters == dict(answer.volume.volume_context)
         assert answer == await driver.create_volume(a_creation(parameters=parameters))
@@ -120,7 +120,7 @@ async def test_parameters_that_it_does_not_know_are_ignored_and_told(tmp_path: P
     ],
 )
 async def test_sizes_that_can_not_be(tmp_path: Path, wanted: Any, code: Code, text: str) -> None:
-    with a_driver(tmp_path, limits=Limits(volume_bytes_max=10 * GIB)) as driver:
+    with a_driver(tmp_path, limits=StorageLimits(volume_bytes_max=10 * GIB)) as driver:
         await refused(driver.create_volume(a_creation(capacity_range=wanted, **BLOCK)), code, text)
 
 
@@ -157,7 +157,7 @@ async def test_other_requests_that_make_no_sense(tmp_path: Path, fields: Any, te
 
 @pytest.mark.parametrize("block", [{}, BLOCK])
 async def test_volumes_grow_and_never_shrink(tmp_path: Path, block: Any) -> None:
-    with a_driver(tmp_path, limits=Limits(capacity_bytes=3 * GIB, volume_bytes_max=2 * GIB)) as driver:
+    with a_driver(tmp_path, limits=StorageLimits(capacity_bytes=3 * GIB, volume_bytes_max=2 * GIB)) as driver:
         volume_id = await created(driver, **block)
         await created(driver, "other", **of_size(GIB // 2))
         for wanted, size in ((GIB + 512, GIB + 512), (GIB, GIB + 512), (2 * GIB, 2 * GIB), (2 * GIB, 2 * GIB)):
@@ -175,7 +175,7 @@ async def test_volumes_grow_and_never_shrink(tmp_path: Path, block: Any) -> None
 
 
 async def test_growth_needs_room(tmp_path: Path) -> None:
-    with a_driver(tmp_path, limits=Limits(capacity_bytes=3 * GIB)) as driver:
+    with a_driver(tmp_path, limits=StorageLimits(capacity_bytes=3 * GIB)) as driver:
         volume_id = await created(driver)
         await created(driver, "other")
         await driver.controller_expand_volume(an_expansion(volume_id, 2 * GIB))
@@ -230,7 +230,7 @@ async def test_a_volume_is_where_it_is_wanted(tmp_path: Path, requisite: list[st
 
 
 async def test_a_volume_goes_to_the_next_place_when_one_is_full(tmp_path: Path) -> None:
-    with a_driver(tmp_path, topology=ZONES, limits=Limits(capacity_bytes=2 * GIB)) as driver:
+    with a_driver(tmp_path, topology=ZONES, limits=StorageLimits(capacity_bytes=2 * GIB)) as driver:
         assert (4 * GIB, 2 * GIB) == await room(driver)
         zones = [await zone_of(driver, f"pvc-{number}", **requirements(["a", "b"])) for number in range(3)]
         assert ["a", "a", "b"] == zones

@@ -14,7 +14,7 @@ from mooring.base.errors import ConfigError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath import statefile
 from mooring.driver.hostpath.driver import HostPath
-from mooring.driver.hostpath.journal import Journal
+from mooring.driver.hostpath.journal import StateJournal
 from mooring.driver.hostpath.state import State, Volume
 from mooring.driver.hostpath.statefile import StateFolder, decoded, encoded, read_state
 from mooring.wire.grpc.codes import Code
@@ -196,7 +196,7 @@ class Disk:
 
 async def test_changes_made_together_travel_in_one_write() -> None:
     disk = Disk()
-    journal = Journal(State(), disk.write)
+    journal = StateJournal(State(), disk.write)
 
     async def change(number: int) -> None:
         journal.put(journal.state.with_volume(a_volume(f"{ID[:-3]}{number:03}", f"pvc-{number}")))
@@ -210,14 +210,14 @@ async def test_changes_made_together_travel_in_one_write() -> None:
 
 async def test_nothing_changed_is_nothing_written() -> None:
     disk = Disk()
-    await Journal(State(), disk.write).flushed()
+    await StateJournal(State(), disk.write).flushed()
     assert [] == disk.written
 
 
 async def test_a_change_put_during_a_failing_write_fails_with_it() -> None:
     """It was built on what is undone."""
     disk, loop = Disk(), asyncio.get_running_loop()
-    journal = Journal(State(), disk.write)
+    journal = StateJournal(State(), disk.write)
     second: list[asyncio.Future[None]] = []
     disk.error = OSError(errno.EIO, "Input/output error")
 
@@ -243,7 +243,7 @@ async def test_a_change_put_during_a_failing_write_fails_with_it() -> None:
 
 async def test_a_cancelled_caller_lets_the_write_end_and_nobody_writes_over_it() -> None:
     disk, loop = Disk(), asyncio.get_running_loop()
-    journal = Journal(State(), disk.write)
+    journal = StateJournal(State(), disk.write)
     journal.put(journal.state.with_volume(a_volume()))
     caller = asyncio.ensure_future(journal.flushed())
     disk.on_write = lambda: loop.call_soon_threadsafe(caller.cancel) and None

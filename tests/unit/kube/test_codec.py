@@ -10,7 +10,7 @@ import pytest
 from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.kube.client import codec, rest
 from mooring.kube.client.codec import ODD_MAX, TOLD_MAX, UNDECODABLE, codec_of, status_of
-from mooring.kube.cluster import EventType, Unread
+from mooring.kube.cluster import EventType, UnreadItem
 from mooring.kube.errors import Gone, ServerError
 from tests.support.builders import a_va
 from tests.unit.kube.kubeconfigs import SECRET
@@ -136,7 +136,7 @@ def test_a_broken_event_is_skipped_and_told(line: bytes, capsys: pytest.CaptureF
 def test_a_page_names_what_it_could_not_read() -> None:
     body = json.dumps({"items": [{**a_va("bad", uid="u1"), "spec": {"attacher": 5}}, a_va("good")]}).encode()
     page = TYPED.page(VOLUME_ATTACHMENTS, body)
-    assert (["good"], (Unread("", "bad", "u1"),)) == ([item.metadata.name for item in page.items], page.unread)
+    assert (["good"], (UnreadItem("", "bad", "u1"),)) == ([item.metadata.name for item in page.items], page.unread)
 
 
 def test_what_is_deleted_and_can_not_be_read_makes_the_cache_list_again() -> None:
@@ -161,10 +161,10 @@ def test_a_list_of_little_but_broken_items_is_none(monkeypatch: pytest.MonkeyPat
     """It is given up where the bound is reached, however many are left: each takes a while."""
     decoded = 0
 
-    def report(*_: object, is_told: bool) -> Unread:
+    def report(*_: object, is_told: bool) -> UnreadItem:
         nonlocal decoded
         decoded += 1
-        return Unread()
+        return UnreadItem()
 
     monkeypatch.setattr(codec, "_report", report)
     with pytest.raises(ValueError, match=f"more than {ODD_MAX} of its items can't be read"):

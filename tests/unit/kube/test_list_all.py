@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mooring.api.storage import STORAGE_CLASSES
-from mooring.kube.cluster import Page, Selection, Unread
+from mooring.kube.cluster import Page, Selection, UnreadItem
 from mooring.kube.errors import Gone, ServerError
 from mooring.kube.list_all import PAGE_LIMIT, list_all
 
@@ -41,6 +41,6 @@ async def test_a_page_that_is_refused_is_told_after_what_came_before():
 
 async def test_a_list_with_an_object_that_can_not_be_read_is_no_list_of_all():
     """Whoever looks for what is missing would take it for that: a volume for an orphan, a claim for unused."""
-    listed = list_all(Pages(**{"": Page(("a",), "1", "", (Unread("ns", "odd", "u"),))}), STORAGE_CLASSES)
+    listed = list_all(Pages(**{"": Page(("a",), "1", "", (UnreadItem("ns", "odd", "u"),))}), STORAGE_CLASSES)
     with pytest.raises(ServerError, match=r'1 of the storageclasses can\'t be read, "ns/odd" among them'):
         await anext(listed)

@@ -12,7 +12,7 @@ from mooring.api.core import PersistentVolume
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
 from mooring.kube.cache.reflector import LISTED_S, PAGE_S, PROOFS_MAX, WATCH_GRACE_S, YIELD_EVERY, Reflector
-from mooring.kube.cluster import EventType, Unread, WatchEvent
+from mooring.kube.cluster import EventType, UnreadItem, WatchEvent
 from mooring.kube.errors import ApiError, Forbidden, Gone, ServerError, TooManyRequests, Unauthorized
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.kube.fake_cluster import FakeCluster, lost
@@ -34,7 +34,7 @@ class Record:
     def list_begins(self) -> None:
         self._names = []
 
-    def page(self, objects: Sequence[PersistentVolume], version: str, unread: Sequence[Unread]) -> None:
+    def page(self, objects: Sequence[PersistentVolume], version: str, unread: Sequence[UnreadItem]) -> None:
         self._names += [obj.metadata.name for obj in objects]
 
     def list_ends(self, version: str) -> None:

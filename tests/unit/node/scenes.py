@@ -13,7 +13,7 @@ from typing import Any
 
 from mooring.api.pods import PODS
 from mooring.mounts import loops
-from mooring.node.layout import Layout
+from mooring.node.layout import KubeletLayout
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
 from tests.support.virtual_loop import run_virtual
 from tests.unit.node.real_mounts import DeviceDriver, RealMounts, mount, umount
@@ -259,7 +259,7 @@ async def a_root_behind_a_link(world: VolumesWorld) -> None:
     """Drivers are told the paths that the agent was given; what is mounted there is found all the same, over a restart as well."""
     link, image = world.layout.root.parent / "link", world.layout.root.parent / "image"
     link.symlink_to(world.layout.root)
-    world.layout = Layout(link)
+    world.layout = KubeletLayout(link)
     image.touch()
     os.truncate(image, 1 << 20)
     world.driver = DeviceDriver(world.mounts, image)

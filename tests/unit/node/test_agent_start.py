@@ -12,7 +12,7 @@ import pytest
 from mooring.api.core import NODES
 from mooring.api.volume_names import unique_name
 from mooring.node.agent import CONTROLLED_ATTACH, AgentSockets, NodeAgent
-from mooring.node.layout import Layout
+from mooring.node.layout import KubeletLayout
 from mooring.node.options import AgentOptions
 from mooring.node.volumes.state import folders
 from tests.support.builders import a_node
@@ -42,7 +42,7 @@ async def test_programs_that_are_missing_are_told_at_the_start(
 @in_virtual_time
 async def test_a_node_that_is_made_anew_has_in_use_what_the_disk_tells_of_from_its_first_moment(tmp_path: Path) -> None:
     """The Node was removed while its agent was away: a list that came later would let the controller detach what is mounted."""
-    world, layout, pods = ClusterWorld(), Layout(tmp_path / "root"), ("p1", "p2")
+    world, layout, pods = ClusterWorld(), KubeletLayout(tmp_path / "root"), ("p1", "p2")
     agent = NodeAgent(world.runtime, AgentOptions("n", layout.root), sockets=AgentSockets(watch=cast(Any, NoSockets)))
     found = {layout.staging("d1", "h1").parent: folders.staging_record("d1", "h1")}
     for uid, handle, mode in zip(pods, ("h2", "h3"), (folders.PERSISTENT, folders.EPHEMERAL), strict=True):
@@ -71,7 +71,7 @@ async def test_a_node_that_is_there_is_marked_as_managed_and_no_later_one_of_its
 @in_virtual_time
 async def test_a_volume_s_folder_that_the_disk_would_not_remove_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its record went before an earlier agent ended; else it would stay until the next start."""
-    world, layout = ClusterWorld(), Layout(tmp_path / "root")
+    world, layout = ClusterWorld(), KubeletLayout(tmp_path / "root")
     folder = layout.staging("d1", "h1").parent
     folder.mkdir(parents=True)
     rmdir, failures = os.rmdir, iter([OSError(errno.EIO, "Input/output error")])

@@ -18,7 +18,7 @@ from mooring.csi.in_process import InProcessDriver
 from mooring.csi.wire_driver import WireDriver
 from mooring.node.csinode.allocatable import Allocatable
 from mooring.node.csinode.reconcile import NodeObjects
-from mooring.node.drivers import Drivers, NodeDriver
+from mooring.node.drivers import Drivers, RegisteredDriver
 from mooring.node.plugins.controller import told_by
 from tests.support.builders import a_csi_driver, a_node
 from tests.support.cluster_world import ClusterWorld
@@ -28,7 +28,7 @@ from tests.unit.node.plugin_world import NodePlugin
 PERIOD = "nodeAllocatableUpdatePeriodSeconds"
 
 
-class RegisteredDriver(InProcessDriver):
+class DialledDriver(InProcessDriver):
     """With the end that a connection has."""
 
     async def close(self) -> None:
@@ -47,8 +47,8 @@ class AllocatableWorld(ClusterWorld):
 
     async def register(self, plugin: NodePlugin | None = None) -> None:
         plugin = plugin or self.plugin
-        client = cast(WireDriver, RegisteredDriver(plugin, clock=self.clock))
-        await self.drivers.put(NodeDriver(plugin.name, Path("/s"), "/e", (1, 0, 0), client))
+        client = cast(WireDriver, DialledDriver(plugin, clock=self.clock))
+        await self.drivers.put(RegisteredDriver(plugin.name, Path("/s"), "/e", (1, 0, 0), client))
         await self.objects.enter(told_by(plugin.name, await plugin.node_get_info(None)))
 
     async def count(self) -> int:

@@ -11,7 +11,7 @@ import pytest
 
 from mooring.api.pods import PODS
 from mooring.api.volume_names import attachment_name, digest
-from mooring.node.layout import BadName, Layout
+from mooring.node.layout import BadName, KubeletLayout
 from mooring.node.volumes import leftovers
 from mooring.node.volumes.state import folders, on_disk
 from mooring.node.volumes.steps import file_system
@@ -37,7 +37,7 @@ def a_record(spec_name: str, driver: str = "d1", handle: str = "h", mode: str = 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_name_leads_out_of_its_folder(name: str) -> None:
     """Slashes become tildes, as in the kubelet; what is still no single folder is refused."""
-    layout = Layout(Path("/r"))
+    layout = KubeletLayout(Path("/r"))
     try:
         found = layout.target("uid", name)
     except BadName:

@@ -20,8 +20,8 @@ from mooring.kube.errors import ServerError
 from mooring.node.agent import AgentSockets, NodeAgent
 from mooring.node.csinode.decide import NODE_IDS
 from mooring.node.csinode.entries import GRACE_S, LOOK_S, SETTLED_S, EnterAgain, Entries, TakeOff, decide_entries, missing_since
-from mooring.node.csinode.reconcile import NodeObjects, Refused
-from mooring.node.drivers import DriverOnNode, Drivers, NodeDriver
+from mooring.node.csinode.reconcile import NodeObjects, WriteRefused
+from mooring.node.drivers import DriverOnNode, Drivers, RegisteredDriver
 from mooring.node.options import AgentOptions
 from tests.support.builders import a_node
 from tests.support.cluster_world import ClusterWorld
@@ -50,7 +50,7 @@ class EntriesWorld(ClusterWorld):
 
     async def put(self, name: str) -> None:
         client = cast(WireDriver, Connection(NodePlugin(name), clock=self.clock))
-        await self.drivers.put(NodeDriver(name, Path("/s"), "/e", (1, 0, 0), client))
+        await self.drivers.put(RegisteredDriver(name, Path("/s"), "/e", (1, 0, 0), client))
 
     async def names(self) -> tuple[list[str], list[str]]:
         """Those of CSINode, and of the Node's annotation."""
@@ -182,7 +182,7 @@ async def test_a_new_count_makes_no_entry() -> None:
     """Seed 616 of the node: the driver has come to say that it is on another machine."""
     async with a_node_with("d1") as world:
         await world.objects.take_off("d1")
-        with pytest.raises(Refused, match="has no entry in CSINode"):
+        with pytest.raises(WriteRefused, match="has no entry in CSINode"):
             await world.objects.refresh(DriverOnNode("d1", "elsewhere", 1000, {"k": "v"}))
         assert ([], []) == await world.names()
 

@@ -12,7 +12,7 @@ from mooring.api.core import NODES
 from mooring.api.storage import CSI_NODES
 from mooring.kube.errors import Conflict, ServerError
 from mooring.node.csinode.decide import NODE_IDS
-from mooring.node.csinode.reconcile import NodeObjects, Refused
+from mooring.node.csinode.reconcile import NodeObjects, WriteRefused
 from mooring.node.drivers import DriverOnNode
 from tests.support.builders import a_node
 from tests.support.cluster_world import ClusterWorld
@@ -79,7 +79,7 @@ async def test_CSN3_a_second_driver_is_last() -> None:
 @in_virtual_time
 async def test_CSN4_a_collision_writes_neither_object() -> None:
     world = await a_world(k="old")
-    with pytest.raises(Refused, match="collision"):
+    with pytest.raises(WriteRefused, match="collision"):
         await world.objects.enter(COMING)
     assert [] == world.writes
     assert ({}, {"k": "old"}) == await world.node()
@@ -101,7 +101,7 @@ async def test_CSN5_a_csinode_of_an_earlier_node_is_replaced() -> None:
 @in_virtual_time
 async def test_CSN6_a_driver_without_node_id_is_refused_before_any_request() -> None:
     world = await a_world()
-    with pytest.raises(Refused, match="no node id"):
+    with pytest.raises(WriteRefused, match="no node id"):
         await world.objects.enter(DriverOnNode("d1", "", 0, {}))
     assert [] == world.story
 
@@ -134,7 +134,7 @@ async def test_CSN9_the_last_driver_leaves_labels_and_an_empty_list() -> None:
 async def test_CSN10_a_broken_annotation_is_refused_after_four_tries() -> None:
     world = await a_world()
     await world.patch(NODES, "n", {"metadata": {"annotations": {NODE_IDS: "{"}}})
-    with pytest.raises(Refused, match="annotation"):
+    with pytest.raises(WriteRefused, match="annotation"):
         await world.objects.enter(COMING)
     assert ["get nodes"] * 4 == world.story
 

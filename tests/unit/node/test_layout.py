@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from mooring.api.volume_names import attachment_name, unique_name
-from mooring.node.layout import BadName, Layout, inline_unique_name, inline_volume_id
+from mooring.node.layout import BadName, KubeletLayout, inline_unique_name, inline_volume_id
 
 R = Path("/var/lib/kubelet")
-LAYOUT = Layout(R)
+LAYOUT = KubeletLayout(R)
 HEX = hashlib.sha256(b"h/1").hexdigest()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.node.metrics import NodeMetrics
-from mooring.node.volumes.stats import PERIOD_S, Asked, Usage, UsageMetrics, VolumeStats
+from mooring.node.volumes.stats import PERIOD_S, StatsTarget, UsageMetrics, VolumeStats, VolumeUsage
 from mooring.wire.grpc.codes import Code
 from tests.support.cluster_world import metric
 from tests.support.fake_mounts import FakeTools
@@ -34,11 +34,11 @@ class StatsWorld:
             world.drivers, world.node.published, self._abnormal, metrics, clock=world.clock, randomness=world.randomness
         )
 
-    def _abnormal(self, asked: Asked, text: str) -> None:
+    def _abnormal(self, asked: StatsTarget, text: str) -> None:
         self.told.append((asked.handle, text))
 
     @property
-    def usages(self) -> dict[str, Usage]:
+    def usages(self) -> dict[str, VolumeUsage]:
         return {asked.handle: usage for asked, usage in self.stats.usages.items()}
 
 
@@ -85,7 +85,7 @@ async def test_the_driver_is_asked_with_the_path_in_the_pod(world: VolumesWorld)
         await stats.stats.ask_all()
         request = world.request(STATS)
         assert ("handle-vol", True, "") == (request.volume_id, request.volume_path.endswith("/vol/mount"), request.staging_target_path)
-        assert {"handle-vol": Usage(10, 4, 6)} == stats.usages
+        assert {"handle-vol": VolumeUsage(10, 4, 6)} == stats.usages
         world.metrics.once(UsageMetrics).show("n", lambda: stats.stats.usages)
         labels = {"namespace": "default", "persistentvolumeclaim": "vol"}
         assert 4.0 == metric(world.metrics, "kubelet_volume_stats_available_bytes", **labels)
@@ -98,7 +98,7 @@ async def test_STA2_an_answer_without_usage_and_condition_is_an_error_and_the_la
         await stats.stats.ask_all()
         world.driver.usage = csi.NodeGetVolumeStatsResponse()
         await stats.stats.ask_all()
-        assert {"handle-vol": Usage(10, 4, 6)} == stats.usages
+        assert {"handle-vol": VolumeUsage(10, 4, 6)} == stats.usages
         assert 2 == len(world.driver.made(STATS))
 
 
@@ -120,7 +120,7 @@ async def test_a_driver_that_hangs_does_not_hold_up_the_others(world: VolumesWor
         world.driver.always(STATS, Wait(1000.0))
         async with world.running(stats.stats.ask_all()):
             await world.settle(5.0)
-            assert {"handle-other": Usage(10, 4, 6)} == stats.usages
+            assert {"handle-other": VolumeUsage(10, 4, 6)} == stats.usages
             await world.settle(120.0)
 
 
@@ -143,4 +143,4 @@ async def test_a_volume_whose_usage_can_t_be_had_keeps_no_other_from_being_asked
         world.driver.usage = csi.NodeGetVolumeStatsResponse(usage=[BYTES])
         world.driver.always(STATS, lambda request: Fail(Code.INTERNAL) if request.volume_id == "handle-vol" else None)
         await stats.stats.ask_all()
-        assert {"handle-other": Usage(10, 4, 6)} == stats.usages
+        assert {"handle-other": VolumeUsage(10, 4, 6)} == stats.usages

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from mooring.mounts.mountinfo import MountTable, parse
-from mooring.node.layout import Layout
+from mooring.node.layout import KubeletLayout
 from mooring.node.volumes.state.folders import VolumeFiles
 
-OURS, THEIRS = Layout(Path("/srv/nodes/ours")), Layout(Path("/srv/nodes/theirs"))
+OURS, THEIRS = KubeletLayout(Path("/srv/nodes/ours")), KubeletLayout(Path("/srv/nodes/theirs"))
 
 
 def references(*points: Path) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mooring.node.layout import Layout
+from mooring.node.layout import KubeletLayout
 from mooring.node.volumes.leftovers import remove_pod_folder
 from mooring.node.volumes.state import folders
 from mooring.node.volumes.state.folders import LeftOver, VolumeFiles
@@ -27,11 +27,11 @@ def mounts(world: VolumesWorld) -> FakeMounts:
 
 
 @pytest.fixture
-def layout(world: VolumesWorld) -> Layout:
+def layout(world: VolumesWorld) -> KubeletLayout:
     return world.layout
 
 
-def below(layout: Layout) -> list[str]:
+def below(layout: KubeletLayout) -> list[str]:
     """All that is there but the folders that stay."""
     stays = {layout.csi, *layout.csi.parents, layout.csi / "d1", layout.block, layout.block / "staging", layout.block / "publish"}
     return sorted(str(path.relative_to(layout.root)) for path in layout.root.rglob("*") if path not in stays)
@@ -42,7 +42,7 @@ def made(*folders: Path) -> None:
         folder.mkdir(parents=True)
 
 
-def test_folders_without_a_record_go(layout: Layout) -> None:
+def test_folders_without_a_record_go(layout: KubeletLayout) -> None:
     begun, ended = layout.staging("d1", "begun"), layout.staging("d1", "ended").parent
     made(begun, ended, layout.block_record_folder("b1"), layout.block_volume("b2"), layout.block_map("b3"))
     made(layout.block_publish("b3", "pod").parent)
@@ -52,7 +52,7 @@ def test_folders_without_a_record_go(layout: Layout) -> None:
     assert [] == below(layout)
 
 
-def test_what_has_a_record_or_a_mount_or_content_stays(layout: Layout, mounts: FakeMounts) -> None:
+def test_what_has_a_record_or_a_mount_or_content_stays(layout: KubeletLayout, mounts: FakeMounts) -> None:
     recorded, mounted, full, broken = (layout.staging("d1", name) for name in ("recorded", "mounted", "full", "broken"))
     made(recorded, full, broken, layout.block_record_folder("b1"))
     folders.write_record(recorded.parent, folders.staging_record("d1", "recorded"))
@@ -65,7 +65,7 @@ def test_what_has_a_record_or_a_mount_or_content_stays(layout: Layout, mounts: F
     assert before == below(layout)
 
 
-def test_the_folder_of_a_pod_goes_with_a_record_that_was_not_finished(layout: Layout) -> None:
+def test_the_folder_of_a_pod_goes_with_a_record_that_was_not_finished(layout: KubeletLayout) -> None:
     folder = layout.target("uid", "v").parent
     made(folder)
     (folder / UNFINISHED).write_text("{")
@@ -74,7 +74,7 @@ def test_the_folder_of_a_pod_goes_with_a_record_that_was_not_finished(layout: La
 
 
 @pytest.mark.parametrize("leaves", LEAVINGS)
-def test_what_a_driver_has_left_at_the_target_goes_with_the_folder_of_a_pod(layout: Layout, leaves: str) -> None:
+def test_what_a_driver_has_left_at_the_target_goes_with_the_folder_of_a_pod(layout: KubeletLayout, leaves: str) -> None:
     """The record was lost, and so the volume was not taken back for the pod."""
     target = layout.target("uid", "v")
     made(target.parent)
@@ -83,7 +83,7 @@ def test_what_a_driver_has_left_at_the_target_goes_with_the_folder_of_a_pod(layo
     assert not layout.pod("uid").exists()
 
 
-def test_the_folder_of_a_pod_stays_with_a_record(layout: Layout) -> None:
+def test_the_folder_of_a_pod_stays_with_a_record(layout: KubeletLayout) -> None:
     folder = layout.target("uid", "v").parent
     made(folder)
     (folder / folders.RECORD).write_text("{")
@@ -92,7 +92,7 @@ def test_the_folder_of_a_pod_stays_with_a_record(layout: Layout) -> None:
     assert (folder / folders.RECORD).exists()
 
 
-def test_what_a_kubelet_has_left_beside_the_volumes_goes(layout: Layout) -> None:
+def test_what_a_kubelet_has_left_beside_the_volumes_goes(layout: KubeletLayout) -> None:
     """As it leaves the folder of a pod that an agent has taken over."""
     folder = layout.pod("uid")
     made(layout.target("uid", "v").parent, folder / "containers" / "c", folder / "volumes" / "kubernetes.io~projected" / "token")
@@ -116,7 +116,7 @@ def test_what_a_kubelet_has_left_beside_the_volumes_goes(layout: Layout) -> None
         "volumeDevices/kubernetes.io~csi/v",
     ],
 )
-def test_what_may_be_a_user_s_stays_and_is_named(layout: Layout, place: str) -> None:
+def test_what_may_be_a_user_s_stays_and_is_named(layout: KubeletLayout, place: str) -> None:
     outside = layout.root / "outside"
     made(outside)
     path = layout.pod("uid") / place
@@ -131,7 +131,7 @@ def test_what_may_be_a_user_s_stays_and_is_named(layout: Layout, place: str) -> 
     assert outside.exists()
 
 
-def test_nothing_goes_from_a_folder_with_a_mount_below(layout: Layout, mounts: FakeMounts) -> None:
+def test_nothing_goes_from_a_folder_with_a_mount_below(layout: KubeletLayout, mounts: FakeMounts) -> None:
     folder = layout.pod("uid")
     made(folder / "containers" / "c")
     (folder / "etc-hosts").touch()
@@ -143,7 +143,7 @@ def test_nothing_goes_from_a_folder_with_a_mount_below(layout: Layout, mounts: F
 
 
 def test_a_mount_is_not_looked_into_when_its_volume_is_begun_again(
-    layout: Layout, mounts: FakeMounts, monkeypatch: pytest.MonkeyPatch
+    layout: KubeletLayout, mounts: FakeMounts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     staging = layout.staging("d1", "v")
     mounts.mount(staging)

@@ -24,7 +24,7 @@ from mooring.csi.in_process import InProcessDriver
 from mooring.csi.wire_driver import WireDriver
 from mooring.node import drivers as plugin_drivers
 from mooring.node.drivers import Drivers
-from mooring.node.layout import Layout
+from mooring.node.layout import KubeletLayout
 from mooring.node.options import AgentOptions
 from mooring.node.volumes.controller import NodeVolumes
 from mooring.node.volumes.state import folders
@@ -74,7 +74,7 @@ class VolumesWorld(ClusterWorld):
         self.wait_s, self.look_s = 300.0, 0.05
         self.tokens = TokenIssuer(self.users, self.clock)
         self.cluster = RecordingCluster(self.tokens, self.story)
-        self.layout, self.mounts = Layout(folder / "root"), mounts
+        self.layout, self.mounts = KubeletLayout(folder / "root"), mounts
         self.driver = NodeDriver(mounts, story=self.story)
         self.drivers = Drivers()
         self.full: list[str] = []
@@ -126,7 +126,7 @@ class VolumesWorld(ClusterWorld):
     async def register(self, driver: NodeDriver | None = None) -> None:
         driver = driver or self.driver
         client = cast(WireDriver, RegisteredDriver(driver, clock=self.clock))
-        await self.drivers.put(plugin_drivers.NodeDriver(driver.name, Path("/s"), "/e", (1, 0, 0), client))
+        await self.drivers.put(plugin_drivers.RegisteredDriver(driver.name, Path("/s"), "/e", (1, 0, 0), client))
 
     # -- what users and controllers do
 

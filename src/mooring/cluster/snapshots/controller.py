@@ -24,7 +24,7 @@ from mooring.cluster.snapshots.decide import decide_snapshot
 from mooring.cluster.snapshots.decide_protection import decide_claim, decide_content
 from mooring.cluster.snapshots.decision import Action, CreateContent, Failure
 from mooring.cluster.snapshots.kinds import GROUPS, SINGLES, Row, Snapshot
-from mooring.cluster.snapshots.metrics import Operations, SnapshotMetrics
+from mooring.cluster.snapshots.metrics import OperationMetrics, SnapshotMetrics
 from mooring.cluster.snapshots.objects import reference_of
 from mooring.cluster.snapshots.options import SnapshotControllerOptions
 from mooring.cluster.snapshots.reconcile import Reconciler
@@ -73,7 +73,7 @@ class SnapshotQueue:
         self._telling = Telling(row, caches.view, reconciler, events, runtime.clock)
         self._made: dict[str, Instant] = {}
         self._leaving: dict[str, Instant] = {}
-        self._operations = Operations(row, caches.view, runtime.metrics.once(SnapshotMetrics), runtime.clock)
+        self._operations = OperationMetrics(row, caches.view, runtime.metrics.once(SnapshotMetrics), runtime.clock)
         deciding = Deciding(self._decide, self._perform, self._show)
         self.controller: Controller[Key] = Controller(runtime, row.queue, deciding, label=row.kind.name, **queues)
         self._watch(caches)

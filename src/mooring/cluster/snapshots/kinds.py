@@ -37,7 +37,7 @@ STATUS_DELAY_S: Final = 0.5
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Reasons:
+class EventReasons:
     """Of Events about snapshots of one kind."""
 
     class_missing: str
@@ -57,7 +57,7 @@ class Reasons:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Operations:
+class OperationNames:
     """The names in metrics."""
 
     create: str
@@ -103,8 +103,8 @@ class Row:
     protected_early: bool
     looked_up: bool
     status_delay_s: float
-    reasons: Reasons
-    operations: Operations
+    reasons: EventReasons
+    operations: OperationNames
 
 
 SINGLES: Final = Row(
@@ -132,7 +132,7 @@ SINGLES: Final = Row(
     protected_early=True,
     looked_up=True,
     status_delay_s=STATUS_DELAY_S,
-    reasons=Reasons(
+    reasons=EventReasons(
         class_missing="GetSnapshotClassFailed",
         no_default_class="SetDefaultSnapshotClassFailed",
         bad_source="SnapshotValidationError",
@@ -148,7 +148,7 @@ SINGLES: Final = Row(
         created="SnapshotCreated",
         ready="SnapshotReady",
     ),
-    operations=Operations("CreateSnapshot", "CreateSnapshotAndReady", "DeleteSnapshot"),
+    operations=OperationNames("CreateSnapshot", "CreateSnapshotAndReady", "DeleteSnapshot"),
 )
 GROUPS: Final = Row(
     kind=GROUP_SNAPSHOTS,
@@ -175,7 +175,7 @@ GROUPS: Final = Row(
     protected_early=False,
     looked_up=False,
     status_delay_s=0.0,
-    reasons=Reasons(
+    reasons=EventReasons(
         class_missing="GetGroupSnapshotClassFailed",
         no_default_class="SetDefaultGroupSnapshotClassFailed",
         bad_source="GroupSnapshotValidationError",
@@ -191,5 +191,5 @@ GROUPS: Final = Row(
         created="GroupSnapshotCreated",
         ready="GroupSnapshotReady",
     ),
-    operations=Operations("CreateGroupSnapshot", "CreateGroupSnapshotAndReady", "DeleteGroupSnapshot"),
+    operations=OperationNames("CreateGroupSnapshot", "CreateGroupSnapshotAndReady", "DeleteGroupSnapshot"),
 )

@@ -13,8 +13,7 @@ from prometheus_client import CollectorRegistry, Gauge, Histogram
 
 from mooring.api.meta import is_deleting
 from mooring.base.clock import Clock, Instant
-from mooring.cluster.snapshots.kinds import Operations as OperationNames
-from mooring.cluster.snapshots.kinds import Row, Snapshot
+from mooring.cluster.snapshots.kinds import OperationNames, Row, Snapshot
 from mooring.cluster.snapshots.view import View, class_name_of, is_dynamic, is_ready, wanted_content, was_made
 from mooring.kube.cache.informer import Change
 
@@ -27,7 +26,7 @@ UNKNOWN: Final = "unknown"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Stage:
+class SnapshotStage:
     """How far a snapshot is. gone: no object is left. going: it is being deleted. created: it has a creation time."""
 
     gone: bool
@@ -62,7 +61,7 @@ class SnapshotMetrics:
         )
         gauge.set_function(lambda: len(self._running))
 
-    def reached(self, uid: str, now: Instant, labels: Labels, names: OperationNames, stage: Stage) -> None:
+    def reached(self, uid: str, now: Instant, labels: Labels, names: OperationNames, stage: SnapshotStage) -> None:
         """Told of each change of a snapshot."""
         if stage.gone:
             self.ended(uid, now, labels, names.delete)
@@ -99,7 +98,7 @@ class SnapshotMetrics:
         self._seconds.labels(labels.driver or UNKNOWN, operation, labels.snapshot_type, status).observe(seconds)
 
 
-class Operations:
+class OperationMetrics:
     """Follows snapshots of one kind, as the cache tells of them; a life that began before this process is not counted."""
 
     def __init__(self, row: Row, view: View, metrics: SnapshotMetrics, clock: Clock) -> None:
@@ -110,7 +109,7 @@ class Operations:
         """Told of each change of a snapshot."""
         snapshot: Snapshot = change.object
         uid, labels = snapshot.metadata.uid, self._labels_of(snapshot)
-        stage = Stage(change.new is None, is_deleting(snapshot), was_made(snapshot), is_ready(snapshot))
+        stage = SnapshotStage(change.new is None, is_deleting(snapshot), was_made(snapshot), is_ready(snapshot))
         self._metrics.reached(uid, self._clock.now(), labels, self._row.operations, stage)
         if stage.gone:
             self._drivers.pop(uid, None)

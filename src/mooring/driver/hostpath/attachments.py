@@ -16,7 +16,7 @@ PUBLICATION_KEY: Final = "publication"
 """In publish_context: the publication's number. A volume that was away and came back has another one."""
 
 
-class Attachments(Plugin):
+class AttachmentCalls(Plugin):
     _core: Core
 
     async def controller_publish_volume(self, request: csi.ControllerPublishVolumeRequest) -> csi.ControllerPublishVolumeResponse:

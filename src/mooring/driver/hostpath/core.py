@@ -12,8 +12,8 @@ from mooring.base.randomness import Random
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath.filling import Filling
-from mooring.driver.hostpath.journal import Journal
-from mooring.driver.hostpath.layout import Layout, Limits
+from mooring.driver.hostpath.journal import StateJournal
+from mooring.driver.hostpath.layout import NodeTopology, StorageLimits
 from mooring.driver.hostpath.options import HostpathOptions
 from mooring.driver.hostpath.state import Snapshot, State, Volume
 from mooring.driver.hostpath.statefile import StateFolder
@@ -24,11 +24,11 @@ from mooring.wire.grpc.codes import Code
 class Core:
     """mutable_names: the mutable parameters that are accepted, none for all. snapshot_delay_s: until a snapshot is ready."""
 
-    journal: Journal
+    journal: StateJournal
     folder: StateFolder
     filling: Filling
-    layout: Layout
-    limits: Limits
+    layout: NodeTopology
+    limits: StorageLimits
     mutable_names: Collection[str]
     snapshot_delay_s: float
     options: HostpathOptions

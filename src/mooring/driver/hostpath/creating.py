@@ -10,7 +10,7 @@ from mooring.base.flagkinds import read_bool
 from mooring.base.log import logger
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.driver.hostpath.layout import Layout, Limits, chosen, left_bytes
+from mooring.driver.hostpath.layout import NodeTopology, StorageLimits, chosen, left_bytes
 from mooring.driver.hostpath.publishing import unknown_mode
 from mooring.driver.hostpath.state import Snapshot, State, Volume
 from mooring.wire.grpc.codes import Code
@@ -35,7 +35,7 @@ def check_capabilities(capabilities: Iterable[csi.VolumeCapability]) -> None:
         raise DriverError(Code.INVALID_ARGUMENT, "volume_capabilities: a volume is either block or mount: ask for one of both")
 
 
-def check_parameters(parameters: Mapping[str, str], limits: Limits) -> None:
+def check_parameters(parameters: Mapping[str, str], limits: StorageLimits) -> None:
     """Raises InvalidArgument for a kind of storage that there is not."""
     kind = parameters.get(KIND)
     if kind is not None and not limits.kinds:
@@ -103,7 +103,7 @@ def wants_block(request: csi.CreateVolumeRequest) -> bool:
     return request.volume_capabilities[0].HasField("block")
 
 
-def wanted_bytes(wanted: csi.CapacityRange, limits: Limits, source_bytes: int = 0, *, is_file: bool = False) -> int:
+def wanted_bytes(wanted: csi.CapacityRange, limits: StorageLimits, source_bytes: int = 0, *, is_file: bool = False) -> int:
     """The size of a new volume, that of its source or more. Raises OutOfRange when no size fits, InvalidArgument for a source too large."""
     size = wanted.required_bytes or min(limits.volume_bytes_default, limits.volume_bytes_max, wanted.limit_bytes or limits.volume_bytes_max)
     if source_bytes > (wanted.required_bytes or wanted.limit_bytes or source_bytes):
@@ -122,7 +122,14 @@ def wanted_bytes(wanted: csi.CapacityRange, limits: Limits, source_bytes: int = 
 
 
 def planned(
-    state: State, request: csi.CreateVolumeRequest, layout: Layout, limits: Limits, volume_id: str, now_ns: int, *, images: bool = False
+    state: State,
+    request: csi.CreateVolumeRequest,
+    layout: NodeTopology,
+    limits: StorageLimits,
+    volume_id: str,
+    now_ns: int,
+    *,
+    images: bool = False,
 ) -> Volume:
     """The record of the new volume that a request asks for, to be filled if it has a source. images: not folders. Raises DriverError."""
     check_parameters(request.parameters, limits)
@@ -167,7 +174,7 @@ def _exists(volume: Volume, how: str) -> DriverError:
     return DriverError(Code.ALREADY_EXISTS, f"volume {volume.name!r} exists with {how}: take another name, or delete it first")
 
 
-def grown_bytes(state: State, volume: Volume, wanted: csi.CapacityRange, limits: Limits) -> int:
+def grown_bytes(state: State, volume: Volume, wanted: csi.CapacityRange, limits: StorageLimits) -> int:
     """The size that a volume is to have: as much as it has, or more. Raises OutOfRange, ResourceExhausted."""
     if 0 < wanted.limit_bytes < volume.capacity_bytes:
         what = f"volume {volume.id!r} has {volume.capacity_bytes} bytes, and volumes don't shrink"

@@ -22,29 +22,29 @@ from mooring.base.clock import Clock, LoopClock
 from mooring.base.errors import ConfigError
 from mooring.base.randomness import Random
 from mooring.driver.capabilities import NODE, Capability, Expansion, NodeCapability, Service, left_out
-from mooring.driver.hostpath.attachments import Attachments
+from mooring.driver.hostpath.attachments import AttachmentCalls
 from mooring.driver.hostpath.core import Core
 from mooring.driver.hostpath.filling import Filling
 from mooring.driver.hostpath.group_snapshots import GroupSnapshots
-from mooring.driver.hostpath.journal import Journal
-from mooring.driver.hostpath.layout import Layout, Limits, Segments
+from mooring.driver.hostpath.journal import StateJournal
+from mooring.driver.hostpath.layout import NodeTopology, Segments, StorageLimits
 from mooring.driver.hostpath.node.figures import Figures
 from mooring.driver.hostpath.node.mount_mode import MountMode
 from mooring.driver.hostpath.node.part import NodePart
-from mooring.driver.hostpath.node.staging import Staging
+from mooring.driver.hostpath.node.staging import StagingCalls
 from mooring.driver.hostpath.node.targets import Targets
-from mooring.driver.hostpath.node.volume_locks import VolumeLocks
+from mooring.driver.hostpath.node.volume_locks import CrossNodeLocks
 from mooring.driver.hostpath.options import HostpathOptions
-from mooring.driver.hostpath.questions import Questions
+from mooring.driver.hostpath.questions import QuestionCalls
 from mooring.driver.hostpath.snapshots import Snapshots
 from mooring.driver.hostpath.statefile import StateFolder, encoded
-from mooring.driver.hostpath.volumes import Volumes
+from mooring.driver.hostpath.volumes import VolumeCalls
 
 DRIVER_NAME: Final = "hostpath.csi.mooring"
 _GROUP_CALLS: Final = frozenset({"create_volume_group_snapshot", "delete_volume_group_snapshot", "get_volume_group_snapshot"})
 
 
-class NodeService(Staging, Targets, Figures):
+class NodeService(StagingCalls, Targets, Figures):
     """One node of a host-path driver, on a socket of its own: `HostPath.node` makes it."""
 
     def __init__(self, part: NodePart, driver: HostPath) -> None:
@@ -54,7 +54,7 @@ class NodeService(Staging, Targets, Figures):
         self._node = part
 
 
-class HostPath(Volumes, Attachments, Snapshots, GroupSnapshots, Questions, Staging, Targets, Figures):
+class HostPath(VolumeCalls, AttachmentCalls, Snapshots, GroupSnapshots, QuestionCalls, StagingCalls, Targets, Figures):
     """A driver over one folder, with the first of its nodes; holds the folder until `close`.
 
     node_ids: the nodes that volumes can be published on. attach: False leaves out publishing, for a driver that needs no attach. topology:
@@ -81,7 +81,7 @@ class HostPath(Volumes, Attachments, Snapshots, GroupSnapshots, Questions, Stagi
         node_ids: Collection[str],
         randomness: Random,
         name: str = DRIVER_NAME,
-        limits: Limits | None = None,
+        limits: StorageLimits | None = None,
         options: HostpathOptions | None = None,
         attach: bool = True,
         topology: Mapping[str, Segments] | None = None,
@@ -95,7 +95,7 @@ class HostPath(Volumes, Attachments, Snapshots, GroupSnapshots, Questions, Stagi
     ) -> None:
         self.name = name
         self.vendor_version = mooring.__version__
-        layout = Layout(node_ids, topology or {})
+        layout = NodeTopology(node_ids, topology or {})
         if layout.has_topology:
             self.plugin_flags = (Service.VOLUME_ACCESSIBILITY_CONSTRAINTS,)
         lacking = {*without} if attach else {*without, Capability.PUBLISH_UNPUBLISH_VOLUME}
@@ -114,21 +114,21 @@ class HostPath(Volumes, Attachments, Snapshots, GroupSnapshots, Questions, Stagi
         except ConfigError:
             self._folder.close()
             raise
-        self._journal = Journal(state, self._folder.write)
+        self._journal = StateJournal(state, self._folder.write)
         self._filling = Filling(self._journal, self._folder, self._mount_mode.held_still)
         self._core = Core(
             self._journal,
             self._folder,
             self._filling,
             layout,
-            limits or Limits(),
+            limits or StorageLimits(),
             frozenset(mutable_names),
             snapshot_delay_s,
             options,
             clock or LoopClock(),
             randomness,
         )
-        self._node = NodePart(self._core, next(iter(node_ids)), self._mount_mode, VolumeLocks())
+        self._node = NodePart(self._core, next(iter(node_ids)), self._mount_mode, CrossNodeLocks())
         self._mount_mode.thaw(self._folder.data(volume.id) for volume in state.volumes.values() if volume.is_image)
 
     def _leave_out(self, lacking: set[int], on_nodes: set[int], options: HostpathOptions, *, group_snapshots: bool) -> None:

@@ -61,7 +61,7 @@ class Deed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"there is no code {self.error!r}")
 
 
-class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class FaultRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     do: Deed
     match: Match = Match()
 
@@ -75,7 +75,7 @@ class Faults:
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path, self._clock = path, clock
         self._read: tuple[int, int] | None = None
-        self._rules: list[Rule] = []
+        self._rules: list[FaultRule] = []
         self._counts: list[int] = []
         self.load()
 
@@ -89,7 +89,7 @@ class Faults:
         if self._read == (status.st_mtime_ns, status.st_ino):
             return
         try:
-            rules = msgspec.json.decode(self._path.read_bytes(), type=list[Rule])
+            rules = msgspec.json.decode(self._path.read_bytes(), type=list[FaultRule])
         except (OSError, msgspec.DecodeError, ValueError) as error:
             raise ConfigError(f"faults: {str(self._path)!r} can't be read: {error}") from None
         self._read, self._rules, self._counts = (status.st_mtime_ns, status.st_ino), rules, [0] * len(rules)

@@ -15,7 +15,7 @@ from typing import Final
 
 from mooring.base.log import logger
 from mooring.csi.errors import DriverError
-from mooring.driver.hostpath.journal import Journal
+from mooring.driver.hostpath.journal import StateJournal
 from mooring.driver.hostpath.state import Snapshot, State, Volume
 from mooring.driver.hostpath.statefile import StateFolder
 from mooring.mounts.system import ToolFailed
@@ -37,7 +37,7 @@ class _Stopped(Exception):
 class Filling:
     """The copies of one driver, from their beginning to their end. still: keeps others from writing to a file while it is copied."""
 
-    def __init__(self, journal: Journal, folder: StateFolder, still: Still) -> None:
+    def __init__(self, journal: StateJournal, folder: StateFolder, still: Still) -> None:
         self._journal = journal
         self._folder = folder
         self._still = still

@@ -26,7 +26,7 @@ class _Batch:
         self.error: OSError | None = None
 
 
-class Journal:
+class StateJournal:
     """The newest state, and its way to the disk. state: what is on the disk now; write: blocks until the disk has it, OSError if not."""
 
     def __init__(self, state: State, write: Callable[[State], None]) -> None:

@@ -24,7 +24,7 @@ _PREFIX: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Limits:
+class StorageLimits:
     """capacity_bytes: of all volumes of one place; kinds: per kind of storage, instead. attach_max: volumes per node, 0 for no limit."""
 
     capacity_bytes: int = 1 << 40
@@ -38,7 +38,7 @@ class Limits:
         return self.kinds.get(kind, 0) if self.kinds else self.capacity_bytes
 
 
-class Layout:
+class NodeTopology:
     """The nodes, by id, with their segments. Raises ConfigError for topology that makes no sense."""
 
     def __init__(self, node_ids: Collection[str], topology: Mapping[str, Segments]) -> None:
@@ -69,19 +69,19 @@ def shown(segments: Segments) -> str:
     return ", ".join(f"{key}={value}" for key, value in sorted(segments.items()))
 
 
-def left_bytes(state: State, limits: Limits, place: Segments, kind: str) -> int:
+def left_bytes(state: State, limits: StorageLimits, place: Segments, kind: str) -> int:
     """The rest of a kind's capacity in a place; not negative, also when the limit was lowered below the used amount."""
     used = sum(one.capacity_bytes for one in state.volumes.values() if one.kind == kind and place.items() <= one.segments.items())
     return max(0, limits.of(kind) - used)
 
 
-def room(state: State, limits: Limits, places: Iterable[Segments], kind: str) -> list[tuple[Segments, str, int]]:
+def room(state: State, limits: StorageLimits, places: Iterable[Segments], kind: str) -> list[tuple[Segments, str, int]]:
     """The rest in each of the places, with the kind: this one, or every kind when none is named."""
     kinds = [kind] if kind or not limits.kinds else list(limits.kinds)
     return [(place, one, left_bytes(state, limits, place, one)) for place in places for one in kinds]
 
 
-def chosen(state: State, limits: Limits, layout: Layout, request: csi.CreateVolumeRequest, size: int) -> tuple[Segments, str]:
+def chosen(state: State, limits: StorageLimits, layout: NodeTopology, request: csi.CreateVolumeRequest, size: int) -> tuple[Segments, str]:
     """The place and the kind of storage for a new volume. Raises ResourceExhausted."""
     places = layout.wanted(request.accessibility_requirements)
     if not places:

@@ -8,7 +8,7 @@ from typing import Final
 from mooring.base.log import logger
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.driver.hostpath.layout import Layout, Limits, shown
+from mooring.driver.hostpath.layout import NodeTopology, StorageLimits, shown
 from mooring.driver.hostpath.options import HostpathOptions
 from mooring.driver.hostpath.state import Publication, State, Volume
 from mooring.wire.grpc.codes import Code
@@ -47,7 +47,7 @@ def check_published(there: Publication, request: csi.ControllerPublishVolumeRequ
         raise DriverError(Code.ALREADY_EXISTS, f"volume {request.volume_id!r} is published on node {there.node_id!r} with {how}")
 
 
-def check_reach(volume: Volume, node_id: str, layout: Layout) -> None:
+def check_reach(volume: Volume, node_id: str, layout: NodeTopology) -> None:
     """Can it be reached from the node at all? Raises FailedPrecondition."""
     if not layout.reaches(volume, node_id):
         what = f"volume {volume.id!r} is in {shown(volume.segments)}, and node {node_id!r} in {shown(layout.nodes[node_id])}"
@@ -77,7 +77,7 @@ def check_left_node(volume: Volume, node_id: str, options: HostpathOptions) -> N
         _log.warning("A volume is detached while the node still has it", volume_id=volume.id, node_id=node_id or "all")
 
 
-def check_may_publish(state: State, volume: Volume, request: csi.ControllerPublishVolumeRequest, limits: Limits) -> None:
+def check_may_publish(state: State, volume: Volume, request: csi.ControllerPublishVolumeRequest, limits: StorageLimits) -> None:
     """May it be published on one node more? Raises FailedPrecondition for what is elsewhere, ResourceExhausted for a full node."""
     mode = request.volume_capability.access_mode.mode
     for other in volume.published:

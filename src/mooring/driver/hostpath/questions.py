@@ -18,7 +18,7 @@ from mooring.driver.sdk import Plugin
 from mooring.wire.grpc.codes import Code
 
 
-class Questions(Plugin):
+class QuestionCalls(Plugin):
     """None changes anything; each answers what the disk has."""
 
     _core: Core

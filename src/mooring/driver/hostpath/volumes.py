@@ -16,7 +16,7 @@ from mooring.driver.sdk import Plugin
 from mooring.wire.grpc.codes import Code
 
 
-class Volumes(Plugin):
+class VolumeCalls(Plugin):
     """Between the checks and the change of the state there is never an await."""
 
     _core: Core

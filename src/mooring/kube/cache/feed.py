@@ -18,7 +18,7 @@ from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
 from mooring.kube.cache.interner import Interner
 from mooring.kube.cache.store import Cause, Change, Relist, Store
-from mooring.kube.cluster import EventType, Unread, WatchEvent, order
+from mooring.kube.cluster import EventType, UnreadItem, WatchEvent, order
 
 T = TypeVar("T", bound=Object)
 Handler = Callable[[Change[T]], None]
@@ -139,7 +139,7 @@ class Feed(Generic[T]):
     def list_begins(self) -> None:
         self._relist = self._store.relist()
 
-    def page(self, objects: Sequence[T], version: str, unread: Sequence[Unread]) -> None:
+    def page(self, objects: Sequence[T], version: str, unread: Sequence[UnreadItem]) -> None:
         assert self._relist is not None
         if self._relist.rewound(version):
             self._log.warning("The API server's versions went back, believing the list alone", version=version, known=self._store.known())

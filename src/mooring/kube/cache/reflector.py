@@ -27,7 +27,7 @@ from mooring.base.backoff import BackOff
 from mooring.base.clock import Clock
 from mooring.base.log import LogOnce, logger
 from mooring.base.randomness import Random
-from mooring.kube.cluster import EVERYTHING, Cluster, EventType, Page, Selection, Unread, WatchEvent, order
+from mooring.kube.cluster import EVERYTHING, Cluster, EventType, Page, Selection, UnreadItem, WatchEvent, order
 from mooring.kube.errors import ApiError, Gone, NotServed, SetBack, Unreachable
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class ObjectSink(Protocol[T]):
     def list_begins(self) -> None:
         """A list was asked for; one that had begun before and did not end is void."""
 
-    def page(self, objects: Sequence[T], version: str, unread: Sequence[Unread]) -> None:
+    def page(self, objects: Sequence[T], version: str, unread: Sequence[UnreadItem]) -> None:
         """unread: objects that are there and can't be read."""
 
     def list_ends(self, version: str) -> None:

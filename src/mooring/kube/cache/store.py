@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Generic, TypeVar
 
 from mooring.api.meta import Key, Object, key_of
-from mooring.kube.cluster import Unread, order
+from mooring.kube.cluster import UnreadItem, order
 
 T = TypeVar("T", bound=Object)
 IndexFunction = Callable[[T], Iterable[str]]
@@ -264,7 +264,7 @@ class Relist(Generic[T]):
             changes += self._store._put(obj, Cause.RELIST, rewound=rewound)
         return changes
 
-    def keep(self, unread: Iterable[Unread]) -> None:
+    def keep(self, unread: Iterable[UnreadItem]) -> None:
         """Objects of the list that can't be read stay as they are known: they are not gone."""
         for one in unread:
             stored = self._store.get(key := Key(one.namespace, one.name))

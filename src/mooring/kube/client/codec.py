@@ -12,7 +12,7 @@ import msgspec
 
 from mooring.api.meta import Kind
 from mooring.base.log import logger
-from mooring.kube.cluster import EventType, Page, Unread, WatchEvent
+from mooring.kube.cluster import EventType, Page, UnreadItem, WatchEvent
 from mooring.kube.errors import ApiError, Gone, ServerError, from_status
 
 _log = logger(__name__)
@@ -106,7 +106,7 @@ class Codec(Generic[T]):
     def _page_by_item(self, kind: Kind[T], body: bytes) -> Page[T]:
         found = _RAW_LIST.decode(body)
         items: list[T] = []
-        unread: list[Unread] = []
+        unread: list[UnreadItem] = []
         for raw in found.items or ():
             try:
                 items.append(self._object.decode(raw))
@@ -188,7 +188,7 @@ def _watch_error(raw: msgspec.Raw) -> ApiError:
     return from_status(status, code)
 
 
-def _report(kind: Kind[Any], raw: msgspec.Raw, error: Exception, *, is_told: bool) -> Unread:
+def _report(kind: Kind[Any], raw: msgspec.Raw, error: Exception, *, is_told: bool) -> UnreadItem:
     """msgspec's words name a path and two types, never a value: safe to log."""
     try:
         meta = _NAMED.decode(raw).metadata
@@ -202,4 +202,4 @@ def _report(kind: Kind[Any], raw: msgspec.Raw, error: Exception, *, is_told: boo
             namespace=meta.namespace,
             name=meta.name[:300],
         )
-    return Unread(meta.namespace, meta.name, meta.uid)
+    return UnreadItem(meta.namespace, meta.name, meta.uid)

@@ -19,7 +19,7 @@ from mooring.control.runtime import Runtime
 from mooring.csi.driver import Call
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.node.csinode.reconcile import NodeObjects, Refused
+from mooring.node.csinode.reconcile import NodeObjects, WriteRefused
 from mooring.node.drivers import CALL_S, DriverOnNode, Drivers
 
 PERIOD_S_MIN: Final = 10
@@ -76,7 +76,7 @@ class Allocatable:
         try:
             answer = await registered.rpc.node_get_info(csi.NodeGetInfoRequest(), Call(CALL_S))
             await self._objects.refresh(self._told_by(driver, answer))
-        except (DriverError, Refused) as error:
+        except (DriverError, WriteRefused) as error:
             raise Retry(f"the count of volumes that the node can hold is not up to date: {error}") from None
         return Result(AskedEvery(period_s), after_s=period_s)
 

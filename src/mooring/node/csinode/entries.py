@@ -21,7 +21,7 @@ from mooring.control.reasons import reason
 from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.kube.errors import LATE_S, ApiError
-from mooring.node.csinode.reconcile import NodeObjects, Refused
+from mooring.node.csinode.reconcile import NodeObjects, WriteRefused
 from mooring.node.drivers import Drivers
 
 _log = logger(__name__)
@@ -124,14 +124,14 @@ class Entries:
         _log.warning("Nobody registers this driver any more: its entry in CSINode is removed", driver=name, node=self._name)
         try:
             await self._objects.take_off(name)  # the lock serves in order: a registration that begins now enters the driver again
-        except Refused as error:
+        except WriteRefused as error:
             raise Retry(f"the driver {name} could not be taken off Node and CSINode: {error}") from None
 
     async def _enter_again(self, name: str) -> None:
         _log.warning("This driver is registered, and has lost its entry in CSINode: it is entered again", driver=name, node=self._name)
         try:
             await self._enter(name)
-        except (ApiError, Refused) as error:
+        except (ApiError, WriteRefused) as error:
             raise Retry(f"the driver {name} could not be entered at Node and CSINode: {error}") from None
 
     def _changed(self, driver: str) -> None:

@@ -37,7 +37,7 @@ PAUSES_S: Final = (0.01, 0.05, 0.25)
 WAIT_S: Final = 1.0
 
 
-class Refused(MooringError):
+class WriteRefused(MooringError):
     """The driver's data can't be written to the Node or the CSINode."""
 
 
@@ -139,7 +139,7 @@ class NodeObjects:
             for pause_s in PAUSES_S:
                 try:
                     return await step()
-                except (ApiError, Refused) as error:
+                except (ApiError, WriteRefused) as error:
                     _log.info(4, "Node objects could not be written, trying again", reason=str(error))
                 await self._clock.sleep(pause_s)
             return await step()
@@ -148,14 +148,14 @@ class NodeObjects:
 def _allowed(decision: Decision[Patch]) -> tuple[Patch, ...]:
     """Raises Refused for a problem."""
     if decision.problem is not None:
-        raise Refused(decision.problem.error)
+        raise WriteRefused(decision.problem.error)
     return decision.actions
 
 
 def _check_node_id(coming: DriverOnNode) -> None:
     """Raises Refused."""
     if not coming.node_id:
-        raise Refused(why.NoNodeId(coming.driver).error)
+        raise WriteRefused(why.NoNodeId(coming.driver).error)
 
 
 async def persistently(step: Callable[[], Awaitable[T]], clock: Clock, what: str) -> T:

@@ -27,8 +27,8 @@ from mooring.csi.proto import pluginregistration_pb2 as registration
 from mooring.csi.registration import CSI_PLUGIN, Registration
 from mooring.csi.socket_driver import SocketDriver
 from mooring.kube.errors import ApiError
-from mooring.node.csinode.reconcile import NodeObjects, Refused
-from mooring.node.drivers import CALL_S, DriverOnNode, Drivers, NodeDriver
+from mooring.node.csinode.reconcile import NodeObjects, WriteRefused
+from mooring.node.drivers import CALL_S, DriverOnNode, Drivers, RegisteredDriver
 from mooring.node.plugins.decide import Step, Version, decide_plugin, highest_supported
 
 _log = logger(__name__)
@@ -143,7 +143,7 @@ class Plugins:
         self, plugin: Registration, socket: Path, generation: int, info: registration.PluginInfo, version: Version
     ) -> None:
         endpoint = info.endpoint or str(socket)
-        driver = NodeDriver(info.name, socket, endpoint, version, self._client(info.name, endpoint))
+        driver = RegisteredDriver(info.name, socket, endpoint, version, self._client(info.name, endpoint))
         self._registered[socket] = generation  # from here on, a socket that goes is unregistered
         try:
             driver.told = await self._introduced(driver)
@@ -151,7 +151,7 @@ class Plugins:
             await self._drivers.put(driver)
             await self._remove_others(socket, info.name)
             await plugin.notify(registered=True, timeout_s=NOTIFY_S)
-        except (DriverError, ApiError, Refused, ConfigError) as error:
+        except (DriverError, ApiError, WriteRefused, ConfigError) as error:
             await self._undo(socket, driver)
             raise _Refusal(f"plugin registration failed with err: {error}") from None
 
@@ -178,12 +178,12 @@ class Plugins:
         except ConfigError as error:
             raise _Refusal(f"plugin validation failed with err: endpoint: {error}") from None
 
-    async def _introduced(self, driver: NodeDriver) -> DriverOnNode:
+    async def _introduced(self, driver: RegisteredDriver) -> DriverOnNode:
         await driver.client.connect(DIAL_S, advice="the plugin's endpoint must be the driver's socket as this node sees it")
         answer = await driver.rpc.node_get_info(csi.NodeGetInfoRequest(), Call(CALL_S))
         return dataclasses.replace(told_by(driver.name, answer), version=await self._version(driver))
 
-    async def _version(self, driver: NodeDriver) -> str:
+    async def _version(self, driver: RegisteredDriver) -> str:
         """Of a driver that does not tell "": it is registered all the same, as by a kubelet, which does not ask."""
         try:
             answer = await driver.rpc.get_plugin_info(csi.GetPluginInfoRequest(), Call(INFO_S))
@@ -192,7 +192,7 @@ class Plugins:
             return ""
         return answer.vendor_version
 
-    async def _undo(self, socket: Path, driver: NodeDriver) -> None:
+    async def _undo(self, socket: Path, driver: RegisteredDriver) -> None:
         """The driver is not registered, and nothing of an earlier registration of it is left."""
         self._registered.pop(socket, None)
         if (present := self._drivers.find(driver.name)) is not None and present.socket not in (socket,) and present is not driver:
@@ -220,7 +220,7 @@ class Plugins:
             return
         try:
             await self._objects.take_off(name)
-        except (ApiError, Refused) as error:
+        except (ApiError, WriteRefused) as error:
             _log.error("The driver could not be taken off Node and CSINode", error=error, driver=name)
 
     async def _notify(self, plugin: Registration, text: str) -> None:

@@ -22,7 +22,7 @@ from mooring.control.runtime import Runtime
 from mooring.control.secrets import SecretCache
 from mooring.kube.cache.informer import Change
 from mooring.node.drivers import Drivers
-from mooring.node.layout import Layout
+from mooring.node.layout import KubeletLayout
 from mooring.node.metrics import NodeMetrics
 from mooring.node.options import AgentOptions
 from mooring.node.volumes import reasons as why
@@ -33,9 +33,9 @@ from mooring.node.volumes.pods.selinux import default_context
 from mooring.node.volumes.pods.wishes import Wishes
 from mooring.node.volumes.state.actual import ActualState, Stand, VolumeState, attached_to
 from mooring.node.volumes.state.desired import DesiredState
-from mooring.node.volumes.state.in_use import REPORTED, InUseReport, NamesInUse, Unread
+from mooring.node.volumes.state.in_use import REPORTED, InUseReport, NamesInUse, UnreadPlaces
 from mooring.node.volumes.state.on_disk import OnDisk, find_volumes, remove_unrecorded
-from mooring.node.volumes.stats import Asked, asked_of
+from mooring.node.volumes.stats import StatsTarget, asked_of
 from mooring.node.volumes.steps.announcements import Announcements
 from mooring.node.volumes.steps.attachment import Attachments
 from mooring.node.volumes.steps.requests import Injector
@@ -65,12 +65,12 @@ class NodeVolumes:
         on_full: Callable[[str], None],
     ) -> None:
         self._clock, self._drivers = runtime.clock, drivers
-        self._node_name, self._layout = options.node_name, Layout(options.root)
+        self._node_name, self._layout = options.node_name, KubeletLayout(options.root)
         self._metrics = runtime.metrics.once(NodeMetrics)
         self._desired = DesiredState(self._wish_changed, self._pods_known)
         actual = self._actual = ActualState(caches, self._node_name, self._desired)
         self._announcements = Announcements(events, actual, runtime.clock)
-        self._unread = Unread(self._pods_known)
+        self._unread = UnreadPlaces(self._pods_known)
         self._names = NamesInUse(actual, self._unread, lambda unique: self.unremoved_folders.has_of(unique))
         self.in_use = InUseReport(runtime, actual.nodes, self._node_name, self._names.all, self._in_use_reported)
         self._attachments = Attachments(
@@ -163,11 +163,11 @@ class NodeVolumes:
 
     # -- for statistics
 
-    def published(self) -> Iterator[Asked]:
+    def published(self) -> Iterator[StatsTarget]:
         """Every volume that a pod has now."""
         return asked_of(self._actual, self._layout)
 
-    def tell_abnormal(self, asked: Asked, text: str) -> None:
+    def tell_abnormal(self, asked: StatsTarget, text: str) -> None:
         """The driver says that a volume is not well."""
         self._announcements.tell(asked.use, "Warning", "VolumeConditionAbnormal", f"Volume {asked.use.volume_name}: {text}")
 

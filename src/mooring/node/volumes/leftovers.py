@@ -20,7 +20,7 @@ from mooring.control.controller import Controller
 from mooring.control.queue import BackOff
 from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
-from mooring.node.layout import TARGET, BadName, Layout
+from mooring.node.layout import TARGET, BadName, KubeletLayout
 from mooring.node.metrics import NodeMetrics
 from mooring.node.volumes import reasons as why
 from mooring.node.volumes.state.actual import ActualState
@@ -34,7 +34,7 @@ from mooring.node.volumes.state.folders import (
     remove_record,
     remove_target,
 )
-from mooring.node.volumes.state.in_use import Unread
+from mooring.node.volumes.state.in_use import UnreadPlaces
 from mooring.node.volumes.state.on_disk import OnDisk, entries_in, find_device, find_in_pod, folders_in
 
 _log = logger(__name__)
@@ -62,7 +62,9 @@ class UnremovedFolders:
     gone: called when one of them is left behind no more.
     """
 
-    def __init__(self, runtime: Runtime, layout: Layout, desired: DesiredState, actual: ActualState, gone: Callable[[], None]) -> None:
+    def __init__(
+        self, runtime: Runtime, layout: KubeletLayout, desired: DesiredState, actual: ActualState, gone: Callable[[], None]
+    ) -> None:
         self._layout, self._desired, self._actual, self._gone = layout, desired, actual, gone
         self._folders: dict[str, tuple[Path, ...]] = {}
         self.controller: Controller[str] = Controller(
@@ -112,7 +114,7 @@ class UnreadDevices:
     By the name of a device's folder. adopt: called with the device once its record can be read.
     """
 
-    def __init__(self, runtime: Runtime, layout: Layout, unread: Unread, adopt: Callable[[OnDisk], None]) -> None:
+    def __init__(self, runtime: Runtime, layout: KubeletLayout, unread: UnreadPlaces, adopt: Callable[[OnDisk], None]) -> None:
         self._layout, self._unread, self._adopt = layout, unread, adopt
         self.controller: Controller[str] = Controller(
             runtime, "node-unread-devices", self._look_again, workers=1, backoff=BACK_OFF, label="folder", log=_log
@@ -141,7 +143,9 @@ class UnreadDevices:
 class PodFolders:
     """The folders of pods that are gone, by the pods' uids. adopt: called with what is found in one."""
 
-    def __init__(self, runtime: Runtime, layout: Layout, actual: ActualState, unread: Unread, adopt: Callable[[OnDisk], None]) -> None:
+    def __init__(
+        self, runtime: Runtime, layout: KubeletLayout, actual: ActualState, unread: UnreadPlaces, adopt: Callable[[OnDisk], None]
+    ) -> None:
         self._layout, self._actual, self._unread, self._adopt = layout, actual, unread, adopt
         self._metrics = runtime.metrics.once(NodeMetrics)
         self.controller: Controller[str] = Controller(
@@ -190,12 +194,12 @@ class PodFolders:
         return Result(why.PodGone())
 
 
-def pod_folders(layout: Layout) -> list[str]:
+def pod_folders(layout: KubeletLayout) -> list[str]:
     """The names of all. Raises OSError."""
     return sorted(entry.name for entry in layout.pods.iterdir()) if layout.pods.is_dir() else []
 
 
-def remove_pod_folder(layout: Layout, uid: str) -> None:
+def remove_pod_folder(layout: KubeletLayout, uid: str) -> None:
     """Removes the folder of a pod that is no more; one that is not there is fine. Blocks.
 
     Raises OSError, BadRecord and LeftOver for a folder that has something in it, or has something mounted below it: beside what kubelets

@@ -21,7 +21,7 @@ from mooring.csi.driver import Call
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.node.drivers import CALL_S, Drivers, NotRegistered
-from mooring.node.layout import Layout
+from mooring.node.layout import KubeletLayout
 from mooring.node.metrics import NodeMetrics
 from mooring.node.volumes.state.actual import ActualState, Stand
 from mooring.node.volumes.state.desired import PodUse
@@ -35,7 +35,7 @@ _Unit = csi.VolumeUsage
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Asked:
+class StatsTarget:
     """One volume in one pod. claim: its namespace and name, "" for an inline volume. path: where it is published. use: of the pod."""
 
     driver: str
@@ -46,7 +46,7 @@ class Asked:
     use: PodUse
 
 
-def asked_of(actual: ActualState, layout: Layout) -> Iterator[Asked]:
+def asked_of(actual: ActualState, layout: KubeletLayout) -> Iterator[StatsTarget]:
     """Every volume that a pod has now."""
     for state in actual.states.values():
         volume = state.volume
@@ -55,11 +55,11 @@ def asked_of(actual: ActualState, layout: Layout) -> Iterator[Asked]:
             if publication.stand is Stand.DONE and use is not None:
                 name = publication.spec_name
                 path = layout.block_map(name) / uid if volume.is_block else layout.target(uid, name)
-                yield Asked(volume.driver, volume.handle, path, use.namespace, use.claim, use)
+                yield StatsTarget(volume.driver, volume.handle, path, use.namespace, use.claim, use)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Usage:
+class VolumeUsage:
     """Bytes and inodes; None for what the driver does not tell. abnormal: in the driver's words, "" for a volume that is well."""
 
     capacity: int | None = None
@@ -75,9 +75,9 @@ class NoStats(Exception):
     """The driver gave no usage at all."""
 
 
-def usage_of(answer: csi.NodeGetVolumeStatsResponse) -> Usage:
+def usage_of(answer: csi.NodeGetVolumeStatsResponse) -> VolumeUsage:
     """Raises NoStats for an answer without usage and without a condition."""
-    found = Usage(abnormal=answer.volume_condition.message if answer.volume_condition.abnormal else "")
+    found = VolumeUsage(abnormal=answer.volume_condition.message if answer.volume_condition.abnormal else "")
     for entry in answer.usage:
         if entry.unit == _Unit.BYTES:
             found = dataclasses.replace(found, capacity=entry.total, available=entry.available, used=entry.used)
@@ -94,10 +94,10 @@ class UsageMetrics(Collector):
     """The usage of volumes as metrics, for all nodes of one process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._sources: dict[str, Callable[[], Mapping[Asked, Usage]]] = {}
+        self._sources: dict[str, Callable[[], Mapping[StatsTarget, VolumeUsage]]] = {}
         registry.register(self)
 
-    def show(self, node_name: str, usages: Callable[[], Mapping[Asked, Usage]]) -> None:
+    def show(self, node_name: str, usages: Callable[[], Mapping[StatsTarget, VolumeUsage]]) -> None:
         """Shows this node's volumes from now on."""
         self._sources[node_name] = usages
 
@@ -121,8 +121,8 @@ class VolumeStats:
     def __init__(
         self,
         drivers: Drivers,
-        volumes: Callable[[], Iterable[Asked]],
-        abnormal: Callable[[Asked, str], None],
+        volumes: Callable[[], Iterable[StatsTarget]],
+        abnormal: Callable[[StatsTarget, str], None],
         metrics: NodeMetrics,
         *,
         clock: Clock,
@@ -130,7 +130,7 @@ class VolumeStats:
     ) -> None:
         self._drivers, self._volumes, self._abnormal, self._metrics = drivers, volumes, abnormal, metrics
         self._clock, self._randomness = clock, randomness
-        self.usages: dict[Asked, Usage] = {}
+        self.usages: dict[StatsTarget, VolumeUsage] = {}
         self._asking: set[str] = set()  # drivers
 
     async def run(self) -> None:
@@ -153,14 +153,14 @@ class VolumeStats:
             mine = [volume for volume in volumes if volume.driver == driver]
             group.create_task(self._ask(driver, mine), name=f"node/stats/{driver}")
 
-    async def _ask(self, driver: str, volumes: Iterable[Asked]) -> None:
+    async def _ask(self, driver: str, volumes: Iterable[StatsTarget]) -> None:
         self._asking.add(driver)
         try:
             await self._ask_each(volumes)
         finally:
             self._asking.discard(driver)
 
-    async def _ask_each(self, volumes: Iterable[Asked]) -> None:
+    async def _ask_each(self, volumes: Iterable[StatsTarget]) -> None:
         for volume in volumes:
             began = self._clock.now()
             try:
@@ -175,7 +175,7 @@ class VolumeStats:
             if usage.abnormal:
                 self._abnormal(volume, usage.abnormal)
 
-    async def _asked(self, volume: Asked) -> Usage | None:
+    async def _asked(self, volume: StatsTarget) -> VolumeUsage | None:
         """None for a driver that tells nothing."""
         driver = self._drivers.get(volume.driver)
         if STATS not in await driver.capabilities():
@@ -189,7 +189,7 @@ class VolumeStats:
             raise
 
 
-_GAUGES: Final[dict[str, tuple[str, Callable[[Usage], float | None]]]] = {
+_GAUGES: Final[dict[str, tuple[str, Callable[[VolumeUsage], float | None]]]] = {
     "kubelet_volume_stats_capacity_bytes": ("[ALPHA] Capacity in bytes of the volume", lambda usage: usage.capacity),
     "kubelet_volume_stats_available_bytes": ("[ALPHA] Number of available bytes in the volume", lambda usage: usage.available),
     "kubelet_volume_stats_used_bytes": ("[ALPHA] Number of used bytes in the volume", lambda usage: usage.used),

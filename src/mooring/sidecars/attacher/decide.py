@@ -44,8 +44,8 @@ from mooring.sidecars.attacher.view import (
     BY_VOLUME,
     NODE_ID_ANNOTATION,
     STATUS_OF_ANNOTATION,
+    ResolvedVolume,
     View,
-    Volume,
     named_volume,
     resolve_volume,
 )
@@ -110,7 +110,7 @@ def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision[Action]
             return Decision(why.Holding(pv_name), (AddVolumeFinalizer(pv_name),), again=True)
 
     volume = resolve_volume(view, attachment)
-    if not isinstance(volume, Volume):
+    if not isinstance(volume, ResolvedVolume):
         return _stuck(volume)
     held = _held_elsewhere(view, attachment, volume)
     if held is not None:
@@ -176,7 +176,7 @@ def _missing(attachment: VolumeAttachment, problem: Problem, look_up: Action) ->
     return _stuck(problem, () if is_shown else (look_up,))
 
 
-def _publish_order(view: View, volume: Volume, node_id: str) -> PublishOrder:
+def _publish_order(view: View, volume: ResolvedVolume, node_id: str) -> PublishOrder:
     source = volume.spec.csi
     assert source is not None
     return PublishOrder(
@@ -196,7 +196,7 @@ def _node_problem(view: View, node_name: str) -> Problem:
     return why.DriverNotOnNode(node_name, view.driver.name)
 
 
-def _held_elsewhere(view: View, attachment: VolumeAttachment, volume: Volume) -> why.HeldElsewhere | None:
+def _held_elsewhere(view: View, attachment: VolumeAttachment, volume: ResolvedVolume) -> why.HeldElsewhere | None:
     """Another attachment that may have this single-node volume published on another node.
 
     Differs from external-attacher, which publishes there as well and leaves the decision to the driver: a finalizer of ours means that
@@ -246,7 +246,7 @@ def _decide_detach(view: View, attachment: VolumeAttachment) -> Decision[Action]
     if pv_name and view.volume(pv_name) is None:
         return _missing(attachment, why.VolumeMissing(pv_name), LookUpVolume(pv_name))
     volume = resolve_volume(view, attachment)
-    if not isinstance(volume, Volume):
+    if not isinstance(volume, ResolvedVolume):
         return _stuck(volume)
     if not node_ids:
         return _missing(attachment, _node_problem(view, node_name), LookUpNode(node_name))
@@ -271,7 +271,7 @@ def _supersedes(view: View, attachment: VolumeAttachment, orphaned: UnconfirmedP
     if attachment.spec.attacher != view.driver.name or is_deleting(attachment):
         return False
     volume, order = resolve_volume(view, attachment), orphaned.order
-    return isinstance(volume, Volume) and (volume.handle, view.node_id(attachment.spec.node_name)) == (order.handle, order.node_id)
+    return isinstance(volume, ResolvedVolume) and (volume.handle, view.node_id(attachment.spec.node_name)) == (order.handle, order.node_id)
 
 
 def _decide_undo(view: View, unconfirmed: UnconfirmedPublish) -> Decision[Action]:

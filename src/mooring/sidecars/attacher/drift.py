@@ -22,7 +22,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cache.store import Store
 from mooring.sidecars.attacher.memory import Drift
 from mooring.sidecars.attacher.options import AttacherOptions
-from mooring.sidecars.attacher.view import NODE_ID_ANNOTATION, View, Volume, resolve_volume
+from mooring.sidecars.attacher.view import NODE_ID_ANNOTATION, ResolvedVolume, View, resolve_volume
 
 log = logger(__name__)
 
@@ -34,7 +34,7 @@ SLICE: Final = 200
 
 
 @dataclasses.dataclass(slots=True)
-class Report:
+class DriftReport:
     """One complete answer of the backend.
 
     published: volume handle -> node ids. unknown: handles whose entry carried no status, about which nothing may be concluded
@@ -55,7 +55,7 @@ class Report:
                 self.unknown.add(entry.volume.volume_id)
 
 
-def find_drift(view: View, attachments: Iterable[VolumeAttachment], report: Report) -> Mapping[str, Drift]:
+def find_drift(view: View, attachments: Iterable[VolumeAttachment], report: DriftReport) -> Mapping[str, Drift]:
     """The attachments, by name, whose status the report contradicts. Those that can't be resolved now are left alone."""
     found = {}
     for attachment in attachments:
@@ -65,10 +65,10 @@ def find_drift(view: View, attachments: Iterable[VolumeAttachment], report: Repo
     return found
 
 
-def _drift(view: View, attachment: VolumeAttachment, report: Report) -> Drift | None:
+def _drift(view: View, attachment: VolumeAttachment, report: DriftReport) -> Drift | None:
     node_id = view.node_id(attachment.spec.node_name) or annotation(attachment, NODE_ID_ANNOTATION)
     volume = resolve_volume(view, attachment)
-    if not node_id or not isinstance(volume, Volume):
+    if not node_id or not isinstance(volume, ResolvedVolume):
         return None
     handle = volume.handle
     if volume.may_be_incomplete:
@@ -114,9 +114,9 @@ class Rounds:
             self._memory.round_ends()
             await self._clock.sleep(self._options.reconcile_sync_s)
 
-    async def _report(self) -> Report | None:
+    async def _report(self) -> DriftReport | None:
         """All pages, or None when one could not be had: then nothing is concluded."""
-        report, token, tokens = Report(), "", {""}
+        report, token, tokens = DriftReport(), "", {""}
         for _ in range(PAGES_MAX):
             request = csi.ListVolumesRequest(max_entries=self._options.max_entries, starting_token=token)
             try:
@@ -137,14 +137,14 @@ class Rounds:
         log.error("ListVolumes returned too many pages, this round is left out", pages=PAGES_MAX)
         return None
 
-    async def _compare(self, report: Report) -> None:
+    async def _compare(self, report: DriftReport) -> None:
         """Marks what differs; attachments that moved since the backend was asked keep the mark that they had."""
         names = [attachment.metadata.name for attachment in self._attachments.values()]
         for begin in range(0, len(names), SLICE):
             self._compare_some(names[begin : begin + SLICE], report)
             await self._clock.sleep(0)
 
-    def _compare_some(self, names: Iterable[str], report: Report) -> None:
+    def _compare_some(self, names: Iterable[str], report: DriftReport) -> None:
         rested = [found for name in names if self._rested(name) and (found := self._view.attachment(name)) is not None]
         drifts = find_drift(self._view, rested, report)
         for name in (attachment.metadata.name for attachment in rested):

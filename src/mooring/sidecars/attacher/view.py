@@ -186,7 +186,7 @@ class View:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Volume:
+class ResolvedVolume:
     """A volume whose spec has a csi source. migrated: translated from an in-tree source. inline: from the attachment itself."""
 
     spec: PersistentVolumeSpec
@@ -209,14 +209,14 @@ class Volume:
         return self.spec.csi.controller_publish_secret_ref
 
 
-def resolve_volume(view: View, attachment: VolumeAttachment) -> Volume | Problem:
+def resolve_volume(view: View, attachment: VolumeAttachment) -> ResolvedVolume | Problem:
     """The volume that the attachment names, as CSI sees it, or what is wrong with it."""
     source = attachment.spec.source
     inline = source.inline_volume_spec
     if inline is not None and source.persistent_volume_name is not None:
         return why.BadSpec(BOTH_SOURCES)
     if inline is not None:
-        return Volume(inline, migrated=False, inline=True) if inline.csi else why.BadSpec(INLINE_WITHOUT_CSI)
+        return ResolvedVolume(inline, migrated=False, inline=True) if inline.csi else why.BadSpec(INLINE_WITHOUT_CSI)
     if source.persistent_volume_name is None:
         return why.BadSpec(NEITHER_SOURCE)
     pv = view.volume(source.persistent_volume_name)
@@ -224,10 +224,10 @@ def resolve_volume(view: View, attachment: VolumeAttachment) -> Volume | Problem
         return why.VolumeMissing(source.persistent_volume_name)
     if is_migratable(pv.spec):
         try:
-            return Volume(translated(pv), migrated=True)
+            return ResolvedVolume(translated(pv), migrated=True)
         except TranslationError as error:
             return why.BadSpec(f"failed to translate in tree pv to CSI: {error}")
-    return Volume(pv.spec, migrated=False) if pv.spec.csi else why.BadSpec(NOT_MIGRATED)
+    return ResolvedVolume(pv.spec, migrated=False) if pv.spec.csi else why.BadSpec(NOT_MIGRATED)
 
 
 def named_volume(attachment: VolumeAttachment) -> str:

@@ -32,7 +32,7 @@ from mooring.sidecars.snapshotter.decision import (
     Way,
 )
 from mooring.sidecars.snapshotter.kinds import SINGLES, Content, Row
-from mooring.sidecars.snapshotter.requests import CreateOrder, Made, Unusable, creation_secret, name_of, parameters_of, question_secret
+from mooring.sidecars.snapshotter.requests import CreateOrder, Made, RequestError, creation_secret, name_of, parameters_of, question_secret
 from mooring.sidecars.snapshotter.view import (
     View,
     handle_of,
@@ -132,7 +132,7 @@ def _decide_creation(view: View, content: Content, now: Instant) -> Decision[Act
     try:
         order = CreateOrder(name_of(content, view.options), volumes_of(content), parameters_of(view, content, replayed))
         secret = creation_secret(content)
-    except Unusable as error:
+    except RequestError as error:
         return _cant_create(content, error)
     look = _look_for(view, content, order)
     if look is not None:
@@ -152,7 +152,7 @@ def _look_for(view: View, content: Content, order: CreateOrder) -> LookFor | Non
         return None
     try:
         secret, made_with = question_secret(view, content), creation_secret(content)
-    except Unusable:
+    except RequestError:
         return None
     if made_with is not None and secret is None:
         return None  # a driver that tells tenants apart by their Secrets lists nothing of this one's
@@ -174,13 +174,13 @@ def _creation_secret_of(content: Content, ref: SecretReference) -> LoadSecret:
     return LoadSecret(ref, (row_of(content).creation_failed, _input_text(content)), saved=not is_deleting(content))
 
 
-def _cant_create(content: Content, error: Unusable) -> Decision[Action]:
+def _cant_create(content: Content, error: RequestError) -> Decision[Action]:
     """Nothing is tried before the class changes, or the content."""
     failure = Failure(row_of(content).creation_failed, f"{_input_text(content)}{error}")
     return Decision(why.CantAsk(str(error)), _class_look_up(error), failure)
 
 
-def _class_look_up(error: Unusable) -> tuple[Action, ...]:
+def _class_look_up(error: RequestError) -> tuple[Action, ...]:
     return (LookUpClass(error.class_name),) if error.class_name else ()
 
 
@@ -197,7 +197,7 @@ def _decide_question(view: View, content: Content, ask: Ask, because: why.Checki
     row = row_of(content)
     try:
         secret = question_secret(view, content)
-    except Unusable as error:
+    except RequestError as error:
         failure = Failure(row.check_failed, f"{row.check_text}{error}")
         return Decision(why.CantAsk(str(error)), _class_look_up(error), failure)
     load: tuple[Action, ...] = () if secret is None else (_question_secret_of(content, secret, needed=ask.learn),)

@@ -11,7 +11,7 @@ from mooring.control.decision import Decision
 from mooring.sidecars.snapshotter import reasons as why
 from mooring.sidecars.snapshotter.decision import Action, ClearStatus, Delete, Failure, LoadSecret, Release, Tell, Unmark
 from mooring.sidecars.snapshotter.kinds import Content
-from mooring.sidecars.snapshotter.requests import Made, Unusable, creation_secret
+from mooring.sidecars.snapshotter.requests import Made, RequestError, creation_secret
 from mooring.sidecars.snapshotter.view import View, handle_of, imported_handle, members_of, row_of
 
 
@@ -42,7 +42,7 @@ def decide_deletion(view: View, content: Content, now: Instant) -> Decision[Acti
         return Decision(why.Kept(other), problem=Failure(row.kept, text, saved=False))
     try:
         secret = creation_secret(content)
-    except Unusable as error:
+    except RequestError as error:
         failure = Failure(row.deletion_failed, f"Failed to get {row.noun} credentials: {error}", saved=False)
         return Decision(why.CantAsk(str(error)), problem=failure)
     load: tuple[Action, ...] = ()

@@ -19,7 +19,7 @@ from mooring.sidecars.snapshotter.view import View, class_name_of, ref_of, row_o
 UUID_LENGTH_MAX: Final = 32
 
 
-class Unusable(MooringError):
+class RequestError(MooringError):
     """What a call needs is missing or wrong. class_name: of the class that is missing."""
 
     def __init__(self, text: str, class_name: str = "") -> None:
@@ -56,16 +56,16 @@ def parameters_of(view: View, content: Content, replayed: bool) -> dict[str, str
     extra = dict(extra_metadata(content)) if view.options.extra_create_metadata else {}
     if found is None and not replayed:
         text = f"failed to get {noun} class {class_name}: {_class_missing(content)}" if class_name else f"the content names no {noun} class"
-        raise Unusable(text, class_name)
+        raise RequestError(text, class_name)
     if not ref_of(content).uid:
-        raise Unusable(f"{noun} content {content.metadata.name} is not bound to a {noun}")
+        raise RequestError(f"{noun} content {content.metadata.name} is not bound to a {noun}")
     if found is None or found.driver != view.driver.name:
         sent = view.memory.of(content.metadata.uid).parameters
         return extra if sent is None else dict(sent)
     try:
         return {**(without_ours(found.parameters) if replayed else for_driver(found.parameters)), **extra}
     except ClassParameterError as error:
-        raise Unusable(str(error)) from error
+        raise RequestError(str(error)) from error
 
 
 def _class_missing(content: Content) -> str:
@@ -81,7 +81,7 @@ def creation_secret(content: Content) -> SecretReference | None:
         return None
     ref = SecretReference(name=annotation(content, row.secret_name), namespace=annotation(content, row.secret_namespace))
     if not ref.name or not ref.namespace:
-        raise Unusable(f"cannot get credentials for {row.noun} content {quoted(content.metadata.name)}: name or namespace is empty")
+        raise RequestError(f"cannot get credentials for {row.noun} content {quoted(content.metadata.name)}: name or namespace is empty")
     return ref
 
 
@@ -92,12 +92,12 @@ def question_secret(view: View, content: Content) -> SecretReference | None:
     if not class_name:
         return None
     if found is None:
-        raise Unusable(f"failed to get {row.noun} class {class_name} for {named}: {_class_missing(content)}", class_name)
+        raise RequestError(f"failed to get {row.noun} class {class_name} for {named}: {_class_missing(content)}", class_name)
     tokens = {f"{row.prefix}content.name": content.metadata.name}
     try:
         return secret_of(row.question_secret, found.parameters, name_tokens=tokens, namespace_tokens=tokens)
     except ClassParameterError as error:
-        raise Unusable(f"failed to get secret reference for {named}: {error}") from error
+        raise RequestError(f"failed to get secret reference for {named}: {error}") from error
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from mooring.wire.grpc.codes import Code
 INLINE_BYTES: Final = 100 << 20
 
 
-class InlineVolumes(Plugin):
+class InlineCalls(Plugin):
     _node: NodePart
 
     async def _created_inline(self, request: csi.NodePublishVolumeRequest) -> None:

@@ -15,7 +15,7 @@ from mooring.driver.blocking import blocking
 from mooring.driver.hostpath.core import Core, check_whole
 from mooring.driver.hostpath.node.mount_mode import MountMode
 from mooring.driver.hostpath.node.mounting import Mounts, Source
-from mooring.driver.hostpath.node.volume_locks import VolumeLocks
+from mooring.driver.hostpath.node.volume_locks import CrossNodeLocks
 from mooring.driver.hostpath.state import Use, Volume
 from mooring.wire.grpc.codes import Code
 
@@ -29,7 +29,7 @@ class NodePart:
     core: Core
     node_id: str
     mount_mode: MountMode
-    locks: VolumeLocks
+    locks: CrossNodeLocks
 
     @property
     def mounts(self) -> Mounts:

@@ -18,7 +18,7 @@ from mooring.driver.sdk import Plugin
 from mooring.mounts import targets
 
 
-class Staging(Plugin):
+class StagingCalls(Plugin):
     _node: NodePart
 
     async def node_stage_volume(self, request: csi.NodeStageVolumeRequest) -> csi.NodeStageVolumeResponse:

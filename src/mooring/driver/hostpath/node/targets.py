@@ -9,7 +9,7 @@ from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.hostpath.node import checks
 from mooring.driver.hostpath.node.groups import give_to_group
-from mooring.driver.hostpath.node.inline import InlineVolumes
+from mooring.driver.hostpath.node.inline import InlineCalls
 from mooring.driver.hostpath.node.staging import check_mountable, release_unused
 from mooring.driver.hostpath.publishing import check_reach
 from mooring.driver.hostpath.state import Target, Use, Volume
@@ -17,7 +17,7 @@ from mooring.mounts import targets
 from mooring.wire.grpc.codes import Code
 
 
-class Targets(InlineVolumes):
+class Targets(InlineCalls):
     async def node_publish_volume(self, request: csi.NodePublishVolumeRequest) -> csi.NodePublishVolumeResponse:
         target = targets.plain(request.target_path)
         async with self._node.alone_with(request.volume_id):

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 
-class VolumeLocks:
+class CrossNodeLocks:
     """Calls of one node for one volume are kept apart by the SDK's guard; these wait for those of another node."""
 
     def __init__(self) -> None:

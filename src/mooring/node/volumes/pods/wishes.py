@@ -37,7 +37,7 @@ BOUND: Final = "Bound"
 PVC_PROTECTION: Final = "kubernetes.io/pvc-protection"
 
 
-class Unusable(MooringError):
+class UnusableVolume(MooringError):
     """A volume that the pod can't have as things are; str() is for the pod's event."""
 
 
@@ -104,7 +104,7 @@ class Wishes:
                 volume, use = await self._resolved(pod, pod_volume)
                 _check_mode(volume, pod_volume.name, is_mounted=is_mounted, is_device=is_device)
                 _check_other(volume, wanted.get(volume.unique))
-            except (Unusable, LabelConflict, TranslationError) as error:
+            except (UnusableVolume, LabelConflict, TranslationError) as error:
                 problems.append(str(error))
             except ApiError as error:
                 problems.append(f'failed to get volume "{pod_volume.name}": {error}')
@@ -120,7 +120,9 @@ class Wishes:
         if pod_volume.persistent_volume_claim is not None or pod_volume.ephemeral:
             return await self._claimed(pod, pod_volume)
         if kind := _foreign_source(pod_volume):
-            raise Unusable(f'volume "{pod_volume.name}" is of kind {kind}, for which no CSI driver stands; this agent mounts no others')
+            raise UnusableVolume(
+                f'volume "{pod_volume.name}" is of kind {kind}, for which no CSI driver stands; this agent mounts no others'
+            )
         return self._own_disk(pod, pod_volume)
 
     async def _claimed(self, pod: Pod, pod_volume: PodVolume) -> tuple[Volume, PodUse]:
@@ -153,15 +155,15 @@ class Wishes:
         try:
             claim = await self._cluster.get(PERSISTENT_VOLUME_CLAIMS, name, pod.metadata.namespace)
         except NotFound as error:
-            raise Unusable(f"{where}: failed to fetch PVC from API server: {error}") from None
+            raise UnusableVolume(f"{where}: failed to fetch PVC from API server: {error}") from None
         if source is None and not any(owner.uid == pod.metadata.uid for owner in claim.metadata.owner_references or ()):
-            raise Unusable(f"{where}: the PVC was not created for the pod (the pod is not its owner)")
+            raise UnusableVolume(f"{where}: the PVC was not created for the pod (the pod is not its owner)")
         if claim.metadata.deletion_timestamp is not None and PVC_PROTECTION not in (claim.metadata.finalizers or ()):
-            raise Unusable(f"{where}: PVC is being deleted")
+            raise UnusableVolume(f"{where}: PVC is being deleted")
         if claim.status.phase != BOUND:
-            raise Unusable(f"{where}: PVC is not bound")
+            raise UnusableVolume(f"{where}: PVC is not bound")
         if not claim.spec.volume_name:
-            raise Unusable(f"{where}: PVC has a phase of Bound and no volume name")
+            raise UnusableVolume(f"{where}: PVC has a phase of Bound and no volume name")
         return claim
 
     async def _persistent_volume(self, claim: PersistentVolumeClaim) -> PersistentVolume:
@@ -169,12 +171,12 @@ class Wishes:
         try:
             pv = await self._cluster.get(PERSISTENT_VOLUMES, claim.spec.volume_name)
         except NotFound as error:
-            raise Unusable(f"{where}: failed to fetch PV {claim.spec.volume_name} from API server: {error}") from None
+            raise UnusableVolume(f"{where}: failed to fetch PV {claim.spec.volume_name} from API server: {error}") from None
         if pv.spec.claim_ref is None:
             nil = "it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim"
-            raise Unusable(f"{where}: found PV object {pv.metadata.name} but {nil}")
+            raise UnusableVolume(f"{where}: found PV object {pv.metadata.name} but {nil}")
         if pv.spec.claim_ref.uid != claim.metadata.uid:
-            raise Unusable(
+            raise UnusableVolume(
                 f"{where}: found PV object {pv.metadata.name} but its pv.Spec.ClaimRef.UID {pv.spec.claim_ref.uid} does not point to "
                 f"claim.UID {claim.metadata.uid}"
             )
@@ -186,7 +188,7 @@ def _as_csi(pv: PersistentVolume) -> PersistentVolume:
     if pv.spec.csi is not None:
         return pv
     if not is_migratable(pv.spec):
-        raise Unusable(f'PersistentVolume "{pv.metadata.name}" is no CSI volume; this agent mounts no others')
+        raise UnusableVolume(f'PersistentVolume "{pv.metadata.name}" is no CSI volume; this agent mounts no others')
     return msgspec.structs.replace(pv, spec=translated(pv))
 
 
@@ -210,15 +212,15 @@ def _use(pod: Pod, volume_name: str, volume: Volume, *, read_only: bool, claim: 
 def _check_mode(volume: Volume, name: str, *, is_mounted: bool, is_device: bool) -> None:
     """Raises Unusable."""
     if volume.is_block and is_mounted:
-        raise Unusable(f"volume {name} has volumeMode Block, but is specified in volumeMounts")
+        raise UnusableVolume(f"volume {name} has volumeMode Block, but is specified in volumeMounts")
     if not volume.is_block and is_device:
-        raise Unusable(f"volume {name} has volumeMode Filesystem, but is specified in volumeDevices")
+        raise UnusableVolume(f"volume {name} has volumeMode Filesystem, but is specified in volumeDevices")
 
 
 def _check_other(volume: Volume, other: tuple[Volume, PodUse] | None) -> None:
     """other: of the same name, that the pod wants as well. Raises Unusable."""
     if other is not None and other[0].spec_name != volume.spec_name:
-        raise Unusable(str(why.NamedTwice(volume.handle, volume.spec_name, other[0].spec_name)))
+        raise UnusableVolume(str(why.NamedTwice(volume.handle, volume.spec_name, other[0].spec_name)))
 
 
 # -- what a pod keeps

@@ -141,7 +141,7 @@ class Places:
     devices: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
 
-class Unread:
+class UnreadPlaces:
     """changed: called when a place is no doubt any more."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
@@ -210,7 +210,7 @@ class NamesInUse:
     has_folder: whether a folder of this volume is left without a record: a call that a killed agent has sent may mount there.
     """
 
-    def __init__(self, actual: ActualState, unread: Unread, has_folder: Callable[[str], bool]) -> None:
+    def __init__(self, actual: ActualState, unread: UnreadPlaces, has_folder: Callable[[str], bool]) -> None:
         self._actual, self._unread, self._has_folder = actual, unread, has_folder
         self.before = frozenset[str]()
 

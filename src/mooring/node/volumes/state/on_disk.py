@@ -15,7 +15,7 @@ from typing import Final
 from mooring.api.volume_names import digest, split_unique_name, unique_name
 from mooring.base.log import logger
 from mooring.mounts.mountinfo import MountTable
-from mooring.node.layout import Layout, escaped, inline_unique_name, is_folder_name
+from mooring.node.layout import KubeletLayout, escaped, inline_unique_name, is_folder_name
 from mooring.node.volumes.state.actual import Publication, Stand, VolumeState
 from mooring.node.volumes.state.desired import Volume
 from mooring.node.volumes.state.folders import (
@@ -65,7 +65,7 @@ class OnDisk:
         return record
 
 
-def find_volumes(layout: Layout, known_names: Iterable[str] = ()) -> OnDisk:
+def find_volumes(layout: KubeletLayout, known_names: Iterable[str] = ()) -> OnDisk:
     """Every volume that a record tells of, as uncertain. Blocks. Raises OSError when the folders of all pods or drivers can't be listed.
 
     known_names: of volumes that are attached, or were in use: they tell which one is staged where a record can't be read.
@@ -99,12 +99,12 @@ def find_volumes(layout: Layout, known_names: Iterable[str] = ()) -> OnDisk:
     return found
 
 
-def names_on_disk(layout: Layout) -> list[str]:
+def names_on_disk(layout: KubeletLayout) -> list[str]:
     """The volumes that records tell of, as a Node names those in use; pods bring inline ones along. Blocks. Raises OSError."""
     return sorted(state.volume.unique for state in find_volumes(layout).states if not state.volume.is_inline)
 
 
-def find_in_pod(layout: Layout, uid: str) -> OnDisk:
+def find_in_pod(layout: KubeletLayout, uid: str) -> OnDisk:
     """The volumes that records in one pod's folder tell of. Blocks. Raises OSError when they can't be listed."""
     found, states = OnDisk(), dict[str, VolumeState]()
     _read_pod(found, states, layout, uid, read_mount_table(layout.root))
@@ -112,7 +112,7 @@ def find_in_pod(layout: Layout, uid: str) -> OnDisk:
     return found
 
 
-def find_device(layout: Layout, folder: str) -> OnDisk:
+def find_device(layout: KubeletLayout, folder: str) -> OnDisk:
     """The raw device that the record in its folder tells of. Blocks. Raises OSError."""
     found, states = OnDisk(), dict[str, VolumeState]()
     _read_device(found, states, layout, folder, read_mount_table(layout.root))
@@ -120,7 +120,7 @@ def find_device(layout: Layout, folder: str) -> OnDisk:
     return found
 
 
-def _read_pod(found: OnDisk, states: dict[str, VolumeState], layout: Layout, uid: str, mounts: MountTable) -> None:
+def _read_pod(found: OnDisk, states: dict[str, VolumeState], layout: KubeletLayout, uid: str, mounts: MountTable) -> None:
     unread = set(_mounted_in(layout.pod_volumes(uid), mounts))
     for volume_folder in list(folders_in(layout.pod_volumes(uid))):
         if (record := found.read(volume_folder, _is_published)) is not None:
@@ -133,7 +133,7 @@ def _read_pod(found: OnDisk, states: dict[str, VolumeState], layout: Layout, uid
         found.unread.in_pods[uid] = frozenset(unread)
 
 
-def _read_device(found: OnDisk, states: dict[str, VolumeState], layout: Layout, folder: str, mounts: MountTable) -> None:
+def _read_device(found: OnDisk, states: dict[str, VolumeState], layout: KubeletLayout, folder: str, mounts: MountTable) -> None:
     record_folder = layout.block_record_folder(folder)
     if (record := found.read(record_folder, _is_mapped)) is not None:
         try:
@@ -151,7 +151,7 @@ def _read_device(found: OnDisk, states: dict[str, VolumeState], layout: Layout, 
             found.unread.devices[folder] = pods
 
 
-def remove_unrecorded(layout: Layout) -> list[tuple[Path, ...]]:
+def remove_unrecorded(layout: KubeletLayout) -> list[tuple[Path, ...]]:
     """Removes the folders of volumes that have no record, as far as they are empty and nothing is mounted below them.
 
     They were begun and not recorded, or taken back but for the folder, when the agent ended. Gives those that the disk did not remove: for
@@ -171,7 +171,7 @@ def remove_unrecorded(layout: Layout) -> list[tuple[Path, ...]]:
     return left
 
 
-def _remove_unrecorded_of(layout: Layout, driver_folder: Path) -> list[tuple[Path, ...]]:
+def _remove_unrecorded_of(layout: KubeletLayout, driver_folder: Path) -> list[tuple[Path, ...]]:
     try:
         folders = list(folders_in(driver_folder))
     except OSError as error:
@@ -180,7 +180,7 @@ def _remove_unrecorded_of(layout: Layout, driver_folder: Path) -> list[tuple[Pat
     return [left for folder in folders for left in _remove_unless_recorded(layout, folder, folder / "globalmount", folder)]
 
 
-def _remove_unless_recorded(layout: Layout, record_folder: Path, *folders: Path) -> list[tuple[Path, ...]]:
+def _remove_unless_recorded(layout: KubeletLayout, record_folder: Path, *folders: Path) -> list[tuple[Path, ...]]:
     """These folders, where the disk failed. One with something in it is for people to look at."""
     try:
         if read_record(record_folder) is not None:
@@ -199,7 +199,7 @@ def _remove_unless_recorded(layout: Layout, record_folder: Path, *folders: Path)
     return []
 
 
-def _shared_by_devices(layout: Layout) -> tuple[Path, ...]:
+def _shared_by_devices(layout: KubeletLayout) -> tuple[Path, ...]:
     """Folders beside those of raw devices, which are of none of them."""
     return layout.block_staging("pv").parent, layout.block_publish("pv", "pod").parent.parent
 
@@ -246,7 +246,7 @@ def _mounted_in(folder: Path, mounts: MountTable) -> frozenset[str]:
     return frozenset(parts[0] for parts in below if parts)
 
 
-def _published(states: dict[str, VolumeState], layout: Layout, uid: str, record: dict[str, str]) -> None:
+def _published(states: dict[str, VolumeState], layout: KubeletLayout, uid: str, record: dict[str, str]) -> None:
     driver, handle, spec_name = record["driverName"], record["volumeHandle"], record.get("specVolID", "")
     is_inline = record.get("volumeLifecycleMode") == EPHEMERAL
     unique = inline_unique_name(uid, spec_name) if is_inline else unique_name(driver, handle)
@@ -258,7 +258,7 @@ def _published(states: dict[str, VolumeState], layout: Layout, uid: str, record:
     state.label = record.get(LABEL, state.label)
 
 
-def _mapped(states: dict[str, VolumeState], layout: Layout, record: dict[str, str]) -> None:
+def _mapped(states: dict[str, VolumeState], layout: KubeletLayout, record: dict[str, str]) -> None:
     """A raw device, with every pod for which a file or a link of it is there."""
     driver, handle, spec_name = record["driverName"], record["volumeHandle"], record.get("specVolID", "")
     unique = unique_name(driver, handle)
@@ -269,7 +269,7 @@ def _mapped(states: dict[str, VolumeState], layout: Layout, record: dict[str, st
         state.publications[uid] = Publication(spec_name, Stand.UNCERTAIN, was_found=True)
 
 
-def _pods_of_device(layout: Layout, spec_name: str) -> tuple[str, ...]:
+def _pods_of_device(layout: KubeletLayout, spec_name: str) -> tuple[str, ...]:
     """The pods for which a file or a link of the device is there. Raises OSError."""
     linked = {folder.name for folder in folders_in(layout.pods) if layout.block_link(folder.name, spec_name).is_symlink()}
     published = layout.block_publish(spec_name, "pod").parent

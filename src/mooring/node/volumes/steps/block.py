@@ -25,7 +25,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.mounts import system
 from mooring.mounts.mountinfo import MountTable
 from mooring.node.drivers import CALL_S
-from mooring.node.layout import Layout
+from mooring.node.layout import KubeletLayout
 from mooring.node.volumes.state.actual import Publication, Stand, VolumeState
 from mooring.node.volumes.state.desired import PodUse, Volume
 from mooring.node.volumes.state.folders import LeftOver, read_mount_table, remove_folder, remove_record, remove_target, write_record
@@ -138,7 +138,7 @@ class BlockSteps(StepTools):
 class BlockFiles:
     """Everything here blocks, and runs on a thread of the driver's. mount_table: what is mounted now, None for the truth."""
 
-    def __init__(self, layout: Layout, mount_table: Callable[[], MountTable] | None = None) -> None:
+    def __init__(self, layout: KubeletLayout, mount_table: Callable[[], MountTable] | None = None) -> None:
         self._layout, self._mount_table = layout, mount_table or (lambda: read_mount_table(layout.root))
 
     def begin(self, spec_name: str, record: Mapping[str, str], *, stages: bool) -> None:

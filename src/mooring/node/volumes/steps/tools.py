@@ -27,8 +27,8 @@ from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError
 from mooring.mounts.system import ToolFailed
-from mooring.node.drivers import Drivers, NodeDriver, NotRegistered
-from mooring.node.layout import Layout
+from mooring.node.drivers import Drivers, NotRegistered, RegisteredDriver
+from mooring.node.layout import KubeletLayout
 from mooring.node.metrics import NodeMetrics
 from mooring.node.volumes.state.actual import Failure, Stand, VolumeState
 from mooring.node.volumes.state.desired import Growth, PodUse, Volume
@@ -151,7 +151,7 @@ class StepContext:
     """What every step may need. tell: an event for a pod, with its type, reason and text. tell_claim: the same for a claim."""
 
     node_name: str
-    layout: Layout
+    layout: KubeletLayout
     drivers: Drivers
     cluster: Cluster
     secrets: SecretCache
@@ -182,13 +182,13 @@ class StepTools:
     def _failed(self, step: str, text: str, *, uncertain: bool = False, is_pending: bool = False) -> StepFailed:
         return StepFailed(step, text, reason=self.reason, uncertain=uncertain, is_pending=is_pending)
 
-    def _driver(self, volume: Volume, step: str) -> NodeDriver:
+    def _driver(self, volume: Volume, step: str) -> RegisteredDriver:
         try:
             return self._around.drivers.get(volume.driver)
         except NotRegistered as error:
             raise self._failed(step, f"kubernetes.io/csi: {error}") from None
 
-    async def _able(self, volume: Volume, step: str) -> tuple[NodeDriver, frozenset[int]]:
+    async def _able(self, volume: Volume, step: str) -> tuple[RegisteredDriver, frozenset[int]]:
         driver = self._driver(volume, step)
         try:
             return driver, await driver.capabilities()
