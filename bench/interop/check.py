@@ -39,9 +39,9 @@ from mooring.base.clock import LoopClock
 from mooring.csi.driver import Call
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.csi.socket_driver import LOST_TEXT
 from mooring.csi.wire_driver import WireDriver
 from mooring.wire.grpc.codes import Code
+from mooring.wire.grpc.errors import LOST_TEXT
 
 TEXT: Final = "no ä \U0001f600 100%25 full\nline\t"
 CALL: Final = Call(20.0)
