@@ -78,7 +78,7 @@ class CorrelatedEvent:
 
 
 class Correlator:
-    """Of the events of one source."""
+    """Correlates the events of one source."""
 
     def __init__(self) -> None:
         self._similar: Recent[tuple[dict[str, None], Instant]] = Recent()

@@ -154,7 +154,7 @@ class ObjectWriter(Generic[T]):
         return await (self._cache.write(key_of(obj), request) if self._keeps_answers else request)
 
     async def _refused(self, obj: T, error: ApiError, failing: str) -> Stale | Failed:
-        """What the refusal of a write to the object means."""
+        """The meaning of a refusal of a write to the object."""
         failing = failing or f"{self._kind.name} {key_of(obj).name} could not be saved"
         text = f"{failing}: {error}"
         match error:

@@ -54,7 +54,7 @@ WHOLE: Final = Whole()
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Entries:
-    """Of a mapping the entries of these names; None when none is left."""
+    """Keeps the entries of these names of a mapping; None when none is left."""
 
     names: frozenset[str]
 
@@ -67,7 +67,7 @@ class Entries:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Items:
-    """Of a tuple the items that a test lets through, of each a part; None when none is left. Joins with its equal; two others keep all."""
+    """Keeps a part of each item of a tuple that a test lets through; None when none is left. Joins with its equal; two others keep all."""
 
     test: Callable[[Any], bool]
     each: Part = WHOLE
@@ -81,7 +81,7 @@ class Items:
 
 @dataclasses.dataclass(frozen=True)
 class Mask:
-    """Of a struct some fields whole, of others a part. rest: all fields that it does not name are kept, too.
+    """Keeps some fields of a struct whole, and parts of others. rest: all fields that it does not name are kept, too.
 
     A field that is not kept has its default value; it must have one.
     """
@@ -96,7 +96,7 @@ class Mask:
 
     @functools.cached_property
     def _hash(self) -> int:
-        """Of the whole tree, worked out once: masks are joined for every event of a watch, and found by it."""
+        """The hash of the whole tree, worked out once: masks are joined for every event of a watch, and found by it."""
         return hash((self.whole, self.parts, self.rest))
 
     def of(self, value: T) -> T:
@@ -158,12 +158,12 @@ def slimmed(**parts: Part) -> Mask:
 
 
 def only(*names: str) -> Entries:
-    """Of labels or annotations those of these names."""
+    """Keeps the labels or annotations of these names."""
     return Entries(frozenset(names))
 
 
 def items(test: Callable[[Any], bool], each: Part = WHOLE) -> Items:
-    """Of a list the items that the test lets through. test: equal for equal meaning: a function of a module, or a frozen record."""
+    """Keeps the items of a list that the test lets through. test: equal for equal meaning: a function of a module, or a frozen record."""
     return Items(test, each)
 
 

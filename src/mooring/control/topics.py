@@ -91,7 +91,7 @@ class Topics(Generic[K]):
 
 
 class Bus:
-    """What one part of a program tells others, which need not know it: a kind of news, and what it is about."""
+    """Carries news between the parts of a program, which need not know each other: a kind of news, and its subject."""
 
     def __init__(self) -> None:
         self._subscribers: dict[str, list[Callable[..., None]]] = {}

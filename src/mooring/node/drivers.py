@@ -64,7 +64,7 @@ class RegisteredDriver:
         return self.client
 
     async def capabilities(self) -> frozenset[int]:
-        """Of its node service, as numbers. Raises DriverError."""
+        """The capabilities of its node service, as numbers. Raises DriverError."""
         if self._capabilities is None:
             answer = await self.client.node_get_capabilities(csi.NodeGetCapabilitiesRequest(), Call(CALL_S))
             self._capabilities = self.known_capabilities = frozenset(capability.rpc.type for capability in answer.capabilities)

@@ -49,7 +49,7 @@ class KubeletLayout:
 
     @property
     def csi(self) -> Path:
-        """What is staged, by driver; block volumes apart."""
+        """The folder of staged volumes, by driver; block volumes stand apart."""
         return self.root / "plugins" / PLUGIN
 
     @property
@@ -100,7 +100,7 @@ class KubeletLayout:
         return self.pod(uid) / "volumeDevices" / _PLUGIN_FOLDER
 
     def block_link(self, uid: str, spec_name: str) -> Path:
-        """What the pod's runtime opens: a link to the device file."""
+        """The link to the device file, which the pod's runtime opens."""
         return self.pod_devices(uid) / _folder(spec_name)
 
 

@@ -130,7 +130,7 @@ def _may_lead_to(view: View, claim_key: Key, pv_name: str | None) -> bool:
 
 
 def _inline_specs(attachments: Iterable[VolumeAttachment]) -> Iterator[PersistentVolumeSpec]:
-    """Of volumes that their pods define, also when those are gone."""
+    """The specs of volumes that pods define, also of pods that are gone."""
     yield from (spec for one in attachments if (spec := one.spec.source.inline_volume_spec) is not None)
 
 

@@ -63,7 +63,7 @@ def identity_of(pv: PersistentVolume) -> Identity | None:
 
 
 def inline_identity_of(attachment: VolumeAttachment) -> Identity | None:
-    """Of the volume that the attachment itself describes; None where it names a PersistentVolume."""
+    """The identity of the volume that the attachment itself describes; None where it names a PersistentVolume."""
     spec = attachment.spec.source.inline_volume_spec
     source = None if spec is None else spec.csi
     return None if source is None else Identity(source.driver, source.volume_handle)
@@ -98,7 +98,7 @@ def _may_run(container: ContainerStatus) -> bool:
 
 
 def workload_of(pod: Pod) -> str:
-    """Of a Deployment's pod the Deployment, though its owner is a ReplicaSet."""
+    """The owner of the pod; for a Deployment's pod the Deployment, though its owner is a ReplicaSet."""
     owner = next((one for one in pod.metadata.owner_references or () if one.controller), None)
     if owner is None:
         return ""
@@ -194,7 +194,7 @@ DRIVER: Final = slim(metadata=slim(annotations=only(FORCE_AFTER)), spec=slim("at
 
 
 def node_ids_of(drivers: frozenset[str]) -> Part:
-    """Of a CSINode the entries of these drivers; of several drivers all entries."""
+    """Keeps the entries of a CSINode for these drivers; for several drivers all entries."""
     masks: list[Part] = [slim(metadata=slim(), spec=slim(drivers=items(Named(name)))) for name in sorted(drivers)]
     return functools.reduce(operator.or_, masks)
 

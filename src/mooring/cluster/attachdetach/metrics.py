@@ -99,7 +99,7 @@ def _gauges(view: View) -> Iterable[Metric]:
 
 
 def _volumes_of(view: View, pod: Pod) -> Iterator[PersistentVolume]:
-    """Of a pod on a node: those that are reserved for its claims, and those that it defines itself."""
+    """The volumes of a pod on a node: those that are reserved for its claims, and those that it defines itself."""
     if pod.spec.node_name:
         yield from inline_volumes_of(pod)
         for claim in claims_of(pod):

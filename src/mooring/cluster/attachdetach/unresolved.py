@@ -27,7 +27,7 @@ AGAIN_S: Final = 1.0
 
 
 def obstacles_of(view: View, pod: Pod) -> Iterator[tuple[str, str]]:
-    """Of a pod that wants its volumes on a node: the names of those that lead nowhere, each with the reason. Pure."""
+    """The volumes that lead nowhere, by name, each with the reason, of a pod that wants its volumes on a node. Pure."""
     if not pod.spec.node_name or not view.is_managed(pod.spec.node_name) or not pod_wants_volumes(pod):
         return
     for volume in pod.spec.volumes or ():

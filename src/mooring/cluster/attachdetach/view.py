@@ -90,7 +90,7 @@ class View:
     # An attachment whose PersistentVolume is gone may be about one of these; each by the name that its attachment to the node has.
 
     def _named_by_node(self, name: str) -> Mapping[str, str]:
-        """What it has, or had, in use or listed as attached. Worked out once for each Node as it stands there."""
+        """The volumes that the node has, or had, in use or listed as attached. Worked out once for each Node as it stands there."""
         node, record = self.node(name), self.memory.node(name)
         if record.named is None or record.named[0] is not node:
             status = None if node is None else node.status

@@ -20,7 +20,7 @@ from mooring.kube.cache.store import Store
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OfKind:
-    """Of single snapshots, or of groups."""
+    """The caches of single snapshots, or of groups."""
 
     snapshots: Informer[Any]
     contents: Informer[Any]

@@ -180,7 +180,7 @@ def _protection(snapshot: Snapshot, policy: str, class_name: str = "") -> tuple[
 
 
 def _early(snapshot: Snapshot) -> tuple[Action, ...]:
-    """Of one that has no content yet, or no more."""
+    """The actions for a snapshot that has no content yet, or no more."""
     return _protection(snapshot, "") if row_of(snapshot).protected_early else ()
 
 
@@ -299,6 +299,6 @@ def _copy(view: View, snapshot: Snapshot, content: Content, before: tuple[Action
 
 
 def _no_group(handle: str) -> Failure:
-    """Of an import. A member's group is on its way."""
+    """The failure of an import. A member's group is on its way."""
     text = f"Snapshot status update failed, there is no VolumeGroupSnapshotContent of the group {quoted(handle)} that it is of"
     return Failure("SnapshotStatusUpdateFailed", text, saved=False)

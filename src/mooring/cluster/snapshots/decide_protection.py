@@ -5,8 +5,8 @@ lets go with the deletion of one, and protects no claim of a group: a driver tha
 volume would vanish under it.
 
 Contents that were deleted by hand, and whose snapshot is gone, are forsaken: nobody can say any more what is to become of the data, which
-are kept. Differs from snapshot-controller, which leaves them like this without a word. Whoever copies objects from one cluster to another
-has contents without snapshots for a while.
+are kept. Differs from snapshot-controller, which leaves them like this without a word. After a copy of objects from one cluster to
+another, contents have no snapshots for a while.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _is_forsaken_by(snapshot: Snapshot | None, content: Content) -> bool:
 
 
 def _way_out(content: Content) -> str:
-    """What the owner of the data is told."""
+    """The advice for the owner of the data."""
     row, uid = row_of(content), ref_of(content).uid
     gone = f"{row.kind.name} {snapshot_of(content)} of the uid {quoted(uid)}"
     return (
@@ -147,7 +147,7 @@ def decide_claim(view: View, key: Key, idle_s: float | None = None) -> Decision[
 
 
 def user_of(view: View, claim: PersistentVolumeClaim) -> str:
-    """What needs the claim, in a user's words; "" for nothing."""
+    """The object that needs the claim, in a user's words; "" for nothing."""
     needing = view.unready_of(key_of(claim))
     if needing:
         return f'snapshot "{needing[0].metadata.name}"'

@@ -38,7 +38,7 @@ STATUS_DELAY_S: Final = 0.5
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EventReasons:
-    """Of Events about snapshots of one kind."""
+    """The reasons of Events about snapshots of one kind."""
 
     class_missing: str
     no_default_class: str

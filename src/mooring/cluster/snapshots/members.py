@@ -74,7 +74,7 @@ def has_busy_group(view: View, snapshot: Snapshot) -> bool:
 
 
 def _member(view: View, group: VolumeGroupSnapshot, content: VolumeGroupSnapshotContent, info: VolumeSnapshotInfo) -> dict[str, Any]:
-    """The snapshot of one volume. Of a volume without a claim it names none."""
+    """The snapshot of one volume. It names no claim where the volume has none."""
     volume = view.volume_of(content.spec.driver, info.volume_handle)
     claim = volume.spec.claim_ref if volume is not None else None
     bound = [BOUND_FINALIZER] if content.spec.deletion_policy == DELETE_POLICY else []
@@ -109,7 +109,7 @@ def _member_content(view: View, snapshot: VolumeSnapshot, content: VolumeGroupSn
 
 
 def _member_status(content: VolumeGroupSnapshotContent, info: VolumeSnapshotInfo) -> dict[str, Any]:
-    """Of the content of one volume's snapshot."""
+    """The status of the content of one volume's snapshot."""
     said = {
         "snapshotHandle": info.snapshot_handle,
         "creationTime": info.creation_time,

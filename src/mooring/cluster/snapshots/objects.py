@@ -1,4 +1,4 @@
-"""What the snapshot controller writes: the content of a snapshot, or of a group, and the status that each copies. Pure.
+"""The objects that the snapshot controller writes: the content of a snapshot, or of a group, and the status that each copies. Pure.
 
 Whatever keeps a content from being made is found here, before anything is written.
 """
@@ -220,7 +220,7 @@ def _error(error: SnapshotError | None) -> SnapshotError | None:
 
 
 def _time(moment: int | str | None) -> str | None:
-    """Of a single snapshot in nanoseconds, of a group as it is written."""
+    """The text of a moment. moment: nanoseconds for a single snapshot, the text itself for a group."""
     return rfc3339(moment // 10**9) if isinstance(moment, int) else moment
 
 

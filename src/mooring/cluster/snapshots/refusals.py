@@ -13,7 +13,7 @@ from mooring.cluster.snapshots.kinds import GROUPS, SINGLES
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Refusal:
-    """Of an action by the API server. text: the beginning. saved: in the status, too. also: reason and beginning of a second Warning."""
+    """The texts for a refused action. text: the beginning. saved: in the status, too. also: reason and beginning of a second Warning."""
 
     reason: str
     text: str

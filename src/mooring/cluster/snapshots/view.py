@@ -113,14 +113,14 @@ def row_of(obj: Snapshot | Content | Class) -> Row:
 
 
 def bound_name(snapshot: Snapshot) -> str:
-    """Of the content that its status names, "" for none."""
+    """The name of the content that its status names, "" for none."""
     if isinstance(snapshot, VolumeGroupSnapshot):
         return (snapshot.status.bound_volume_group_snapshot_content_name if snapshot.status else None) or ""
     return (snapshot.status.bound_volume_snapshot_content_name if snapshot.status else None) or ""
 
 
 def imported_name(snapshot: Snapshot) -> str:
-    """Of the content that it imports, "" for a dynamic one."""
+    """The name of the content that it imports, "" for a dynamic one."""
     if isinstance(snapshot, VolumeGroupSnapshot):
         return snapshot.spec.source.volume_group_snapshot_content_name or ""
     return snapshot.spec.source.volume_snapshot_content_name or ""

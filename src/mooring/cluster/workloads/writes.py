@@ -29,7 +29,7 @@ WARNING: Final = "Warning"
 
 
 class Writes:
-    """Of one controller. kind, objects: what it looks after."""
+    """The writes of one controller. kind, objects: what it looks after."""
 
     def __init__(self, runtime: Runtime, caches: WorkloadCaches, recorder: EventRecorder, kind: Kind[Any], objects: Informer[Any]) -> None:
         self.cluster, self.caches = runtime.cluster, caches
@@ -109,7 +109,7 @@ class Writes:
             await self._writer(kind, informer).delete(obj, propagation=propagation)
 
     async def write_status(self, obj: Object, old: msgspec.Struct, new: msgspec.Struct) -> bool:
-        """Of this version of the object. Returns False where nothing is new. Raises Retry, Stale."""
+        """Patches this version of the object's status. Returns False where nothing is new. Raises Retry, Stale."""
         change = merge_diff(msgspec.to_builtins(old), msgspec.to_builtins(new))
         if not change:
             return False

@@ -15,7 +15,7 @@ then and not only at its next poll (the reads and writes are no more than upstre
 the right to watch, polling remains. Where the kubelet of a killed leader says that its process has ended, its Lease counts as run out at
 once (`control/lease/holder_pod.py`).
 
-What is what: `control/lease/roles.py`. What is written: `control/lease/record.py`. Source: client-go tools/leaderelection.
+`control/lease/roles.py` decides, `control/lease/record.py` has the written fields. Source: client-go tools/leaderelection.
 """
 
 from __future__ import annotations

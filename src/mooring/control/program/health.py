@@ -30,7 +30,7 @@ DRIVER_S_MAX: Final = 3.0
 
 
 def unfilled(has_synced: bool, obstacle: str) -> str:
-    """Of the work's caches: what is wrong with them, "" when they are filled and followed."""
+    """The fault of the work's caches, "" when they are filled and followed."""
     if not has_synced:
         return f"the caches are not filled yet{': ' if obstacle else ''}{obstacle}"
     return f"the caches are not up to date: {obstacle}" if obstacle else ""

@@ -65,7 +65,7 @@ class Terms:
 
     @property
     def overdue(self) -> str:
-        """Of a Lease that is held and long not renewed, else ""."""
+        """A text about a Lease that is held and long not renewed, else ""."""
         return "" if self._elector is None else self._elector.healthy()
 
     def end(self) -> None:

@@ -171,7 +171,7 @@ def _append(drivers: Sequence[CSINodeDriver], coming: DriverOnNode) -> dict[str,
 
 
 def _version_note(csinode: CSINode, driver: str, version: str | None) -> Operations:
-    """What notes the driver's version, () where it stands there. version: "" for none, None to leave the note as it is."""
+    """The operations that note the driver's version, () where the CSINode has it. version: "" for none, None to leave the note as it is."""
     noted = versions_on(csinode)
     wanted = noted if version is None else {name: one for name, one in {**noted, driver: version}.items() if one}
     if wanted == noted:
@@ -194,5 +194,5 @@ def _is_alike(present: CSINodeDriver, coming: DriverOnNode) -> bool:
 
 
 def _patched(csinode: CSINode, *operations: dict[str, Any]) -> Patch:
-    """Of this very version: another writer's entry is not lost."""
+    """The patch of this very version: another writer's entry is not lost."""
     return json_patch(({"op": "test", "path": "/metadata/resourceVersion", "value": csinode.metadata.resource_version}, *operations))

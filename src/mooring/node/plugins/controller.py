@@ -184,7 +184,7 @@ class Plugins:
         return dataclasses.replace(told_by(driver.name, answer), version=await self._version(driver))
 
     async def _version(self, driver: RegisteredDriver) -> str:
-        """Of a driver that does not tell "": it is registered all the same, as by a kubelet, which does not ask."""
+        """The driver's version, "" for a driver that has none: it is registered all the same, as by a kubelet, which does not ask."""
         try:
             answer = await driver.rpc.get_plugin_info(csi.GetPluginInfoRequest(), Call(INFO_S))
         except DriverError as error:

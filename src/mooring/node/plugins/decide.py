@@ -1,4 +1,4 @@
-"""What is to be done about one registration socket, and which version of CSI a plugin and this node have in common. Pure.
+"""Decides about one registration socket, and finds the version of CSI that a plugin and this node have in common. Pure.
 
 Source: kubelet 1.36, pkg/volume/csi.
 """
@@ -48,7 +48,7 @@ def _done(step: Step, because: Because) -> Decision[Step]:
 
 
 def highest_supported(versions: Iterable[str]) -> Version | None:
-    """The highest of a plugin's versions that this node speaks, as numbers; None when there is none. What is no version is passed over."""
+    """The highest of a plugin's versions that this node speaks, as numbers; None for none. Texts that are no versions are passed over."""
     known = [version for text in versions if (version := _numbers(text)) is not None and version[0] <= MAJOR]
     best = max(known, default=None)
     return best if best is not None and best[0] == MAJOR else None

@@ -174,7 +174,7 @@ class NodeVolumes:
     # -- what wakes what
 
     def _driver_changed(self, name: str) -> None:
-        """What failed for the driver's absence is tried at once."""
+        """Tries at once the steps that failed for the driver's absence."""
         for state in self._actual.states_of_driver(name):
             state.device_failure = state.attach_wait = None
             for publication in state.publications.values():

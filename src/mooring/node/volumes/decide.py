@@ -45,7 +45,7 @@ class Do:
 
 
 class Await(enum.Enum):
-    """What the volume waits for, beside topics and time: its attachment, or its turn among the mounts of its driver."""
+    """The thing that the volume waits for, beside topics and time: its attachment, or its turn among the mounts of its driver."""
 
     ATTACHMENT = "attachment"
     SLOT = "slot"
@@ -65,7 +65,7 @@ Action: TypeAlias = Do | Await | Refuse
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known outside of the state.
+    """Facts outside of the state.
 
     wanted: the pods that use the volume, by uid, to their names. unsure: pods that are alive, and whose volumes are not known yet.
     may_take_away: False until every pod of this node was looked at after a start. reported: the Node's status says that it is in use.

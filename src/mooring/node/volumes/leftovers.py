@@ -1,4 +1,4 @@
-"""What is left on the disk and can't be removed, or read, at once: it is looked at again, at growing intervals.
+"""Looks again, at growing intervals, at whatever is left on the disk and can't be removed, or read, at once.
 
 Folders are removed bottom up, as far as nothing is in them that could be anybody's. Source: kubelet 1.36, kubelet_volumes.go. A kubelet
 that had a pod before leaves folders of its own beside the volumes. Differs: what is in the way is named, and looked at again.
@@ -179,7 +179,7 @@ class PodFolders:
         return True
 
     async def _clean_up(self, uid: str) -> Result:
-        """Tries once more to remove the folder of a pod that is gone. What records tell of by now is taken back. Raises Retry."""
+        """Tries once more to remove the folder of a pod that is gone. Volumes that have records by now are taken back. Raises Retry."""
         if self._actual.keeps_pod(uid) or any(self._actual.states_of_pod(uid)):
             return Result(why.PodRuns())
         try:

@@ -157,7 +157,7 @@ class CallSecrets:
         self._sharing[ref].add(name)
 
     def failure(self, name: str, ref: SecretReference) -> str | None:
-        """What came of the reading that this attachment shared, where that was an error. Told once."""
+        """The error of the reading that this attachment shared; None for none. Returns each error once."""
         shared, error = self._failures.pop(name, (None, None))
         return error if shared == ref else None
 
@@ -166,7 +166,7 @@ class CallSecrets:
         self._sharing[ref] = set()
 
     def succeeded(self, name: str, ref: SecretReference, values: Mapping[str, str]) -> None:
-        """For the attachment that has read it. Who shares finds it fresh in the cache of Secrets."""
+        """The attachment has read the Secret; those that share the reading find it fresh in the cache of Secrets."""
         self._values[name] = (ref, values)
 
     def failed(self, ref: SecretReference, error: str) -> None:

@@ -60,7 +60,7 @@ class Telling:
         return is_its and any(isinstance(action, EndUndo | LoadSecret) for action in decision.actions[-1:])
 
     def _detaches(self, name: str, decision: Decision[Action]) -> bool:
-        """What was decided counts where the attachment was deleted meanwhile."""
+        """True for an attachment that goes, unless the decision attaches: it may have been deleted since the decision."""
         attachment = self._view.attachment(name)
         attaches = any(isinstance(action, _ATTACHES) for action in decision.actions)
         return attachment is not None and is_deleting(attachment) and not attaches

@@ -81,6 +81,6 @@ class ClusterRegistration:
 
 
 def differences(present: CSIDriver, wanted: dict[str, bool]) -> list[str]:
-    """`attachRequired is true, not false` for each field that differs. What is not set counts as the API server's default."""
+    """`attachRequired is true, not false` for each field that differs. A field that is not set counts as the API server's default."""
     found = {"attachRequired": present.spec.attach_required is not False, "podInfoOnMount": bool(present.spec.pod_info_on_mount)}
     return [f"{name} is {str(found[name]).lower()}, not {str(value).lower()}" for name, value in wanted.items() if found[name] != value]

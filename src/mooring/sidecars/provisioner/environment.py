@@ -66,7 +66,7 @@ from mooring.wire.grpc.codes import Code
 log = logger(__name__)
 
 BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Of durations in metrics, as external-provisioner has them."""
+"""The buckets of durations in metrics; external-provisioner has the same."""
 
 GRANTS_S_MAX: Final = 5.0
 """How long grants are waited for at the start; one that comes later wakes its claims."""

@@ -98,5 +98,5 @@ class ProvisionerOptions:
 
     @property
     def backoff(self) -> BackOff:
-        """Of every queue: the intervals that the flags say."""
+        """The back-off of every queue, with the intervals of the flags."""
         return retry_backoff(self.retry_interval_start_s, self.retry_interval_max_s)

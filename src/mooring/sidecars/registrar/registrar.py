@@ -80,7 +80,7 @@ class Registrar:
 
     @property
     def obstacle(self) -> str:
-        """What keeps the driver from being registered, "" when it is."""
+        """The obstacle to the driver's registration, "" once it is registered."""
         if self.is_registered:
             return ""
         if not self._kubelet_has_asked:

@@ -188,7 +188,7 @@ def _class_look_up(error: RequestError) -> tuple[Action, ...]:
 
 
 def _decide_check(view: View, content: Content, handle: str) -> Decision[Action]:
-    """Of one that was there before: the driver may have learnt to list since it introduced itself."""
+    """Decides on a snapshot that was there before: the driver may have learnt to list since it introduced itself."""
     way = _way(view, content)
     return _decide_question(view, content, Ask(Made(handle, members_of(content)), way, learn=True), why.Checking(handle, way.value))
 

@@ -1,6 +1,6 @@
-"""The snapshotter's second decision: what follows from the driver's answer about a snapshot, and whose snapshot that is. Pure.
+"""The snapshotter's second decision: it judges the driver's answer about a snapshot, and whose snapshot that is. Pure.
 
-Of a group: `decide_after_group.py`. Where the driver has not told of it, as after a refusal: `decide_unknown.py`.
+`decide_after_group.py` does so for a group, and `decide_unknown.py` where the driver has said nothing of it, as after a refusal.
 
     the request to make it      the status                         the mark                 then
     OK, ready                   all of it, without error           goes                     done; deleted if the content goes
@@ -127,7 +127,7 @@ def _learnt(content: VolumeSnapshotContent, snapshot: csi.Snapshot, now_ns: int,
 
 
 def taken(content: Content, new: VolumeSnapshotContentStatus | VolumeGroupSnapshotContentStatus, warning: str) -> After:
-    """What the driver told is the content's. warning: about other spellings, "" for none."""
+    """The snapshot that the driver named is the content's. warning: about other spellings, "" for none."""
     over, is_new = new.ready_to_use is True or is_given_up(content), new != content.status
     tells = Tell(SPELLED_OTHERWISE, warning) if warning else None
     return After(new if is_new else None, again=over, polls=not over, news=is_new, tells=tells)

@@ -1,4 +1,4 @@
-"""What follows from the driver's answer about a group of snapshots, and which of them is of which volume. Pure. See `decide_after.py`."""
+"""Judges the driver's answer about a group of snapshots, and finds the volume of each snapshot. Pure. See `decide_after.py`."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def matched(wanted: Sequence[str], snapshots: Sequence[csi.Snapshot], is_others:
 
 
 def as_told(snapshots: Sequence[csi.Snapshot]) -> Matching:
-    """Of a group that was there before, of which only the driver knows the volumes."""
+    """Matches a group that was there before; only the driver knows its volumes."""
     told = tuple(one.source_volume_id for one in snapshots)
     is_clear = all(told) and len(set(told)) == len(told)
     return Matching(told, problem="" if is_clear else f"the driver answered with snapshots of {', '.join(map(quoted, sorted(told)))}")

@@ -1,4 +1,4 @@
-"""What follows where the driver has not told of a snapshot, or of a group: it refused, did not answer, or could not be believed. Pure.
+"""Decides where the driver has said nothing of a snapshot, or of a group: it refused, did not answer, or could not be believed. Pure.
 
 See the table in `decide_after.py`.
 """
@@ -66,7 +66,7 @@ def after_unsaved(content: Content, error: str) -> Failure:
 
 
 def _open(content: Content, order: CreateOrder, text: str) -> Failure:
-    """Of a content that would go, if only it were known what was made."""
+    """The failure of a content that can't go, since nobody knows what the driver made."""
     row = row_of(content)
     what = f"{row.noun} {quoted(order.name)} of {named_volumes(content)}"
     way_out = f"where the storage has none, take the annotation {row.being_created} off"

@@ -108,7 +108,7 @@ Action = NoteClass | LookUpClass | LoadSecret | Mark | Unmark | Create | LookFor
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Failure:
-    """What the user is told. event: the reason. saved: in the status, too. A decision's own waits for a change; others are tried again."""
+    """A text for users. event: the reason. saved: in the status, too. A decision's own waits for a change; others are tried again."""
 
     event: str
     error: str

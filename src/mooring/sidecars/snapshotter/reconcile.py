@@ -169,7 +169,7 @@ class Reconciler:
         return after_created(content, made, self._now_ns, stranger(self._view, content, made))
 
     def _note(self, uid: str, after: After, *, refused: bool = False) -> None:
-        """What is known of a creation by now. refused: its last request was, for sure."""
+        """Notes what is known of a creation by now. refused: the driver refused its last request for sure."""
         if after.unmarks:
             self._memory.creation_ended(uid, nothing_made=after.nothing_made)
         else:

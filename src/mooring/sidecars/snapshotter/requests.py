@@ -20,7 +20,7 @@ UUID_LENGTH_MAX: Final = 32
 
 
 class RequestError(MooringError):
-    """What a call needs is missing or wrong. class_name: of the class that is missing."""
+    """The objects can't be expressed as a CSI request: a part is missing or wrong. class_name: of the class that is missing."""
 
     def __init__(self, text: str, class_name: str = "") -> None:
         super().__init__(text)
@@ -47,10 +47,10 @@ def extra_metadata(content: Content) -> Mapping[str, str]:
 
 
 def parameters_of(view: View, content: Content, replayed: bool) -> dict[str, str]:
-    """Raises Unusable.
+    """Raises RequestError.
 
-    replayed: the content goes, and the name counts most: a class that is gone or broken keeps nobody from finding what was made. What was
-    sent before is sent again, as far as it is known.
+    replayed: the content goes, and the name counts most: a class that is gone or broken keeps nobody from finding what was made. Parameters
+    that were sent before are sent again, as far as they are known.
     """
     found, class_name, noun = view.class_of(content), class_name_of(content), row_of(content).noun
     extra = dict(extra_metadata(content)) if view.options.extra_create_metadata else {}
@@ -86,7 +86,7 @@ def creation_secret(content: Content) -> SecretReference | None:
 
 
 def question_secret(view: View, content: Content) -> SecretReference | None:
-    """Raises Unusable. No snapshot is at hand, so that templates may name the content alone."""
+    """Raises RequestError. No snapshot is at hand, so that templates may name the content alone."""
     found, class_name = view.class_of(content), class_name_of(content)
     row, named = row_of(content), f"{row_of(content).noun} content {content.metadata.name}"
     if not class_name:

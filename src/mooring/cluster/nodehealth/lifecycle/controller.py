@@ -102,7 +102,7 @@ class NodeLifecycle:
         return decide_node(node, last, now, self._options, turn_s=turn_s, all_down=self._zones.all_down)
 
     def _wake(self, shift: Shift) -> None:
-        """Who waits for the zones. Where nobody was ready, and somebody is now, all get their grace anew."""
+        """Wakes the nodes that wait for the zones. Where no node was ready, and one is now, all get their grace anew."""
         if shift.ended:
             now = self._clock.now()
             self._last |= {name: LastHeartbeat(now, one.has_ready, one.heartbeat, one.renewed) for name, one in self._last.items()}

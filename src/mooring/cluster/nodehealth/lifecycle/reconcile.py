@@ -30,7 +30,7 @@ from mooring.kube.patch import merge_patch
 
 
 class LifecycleMetrics:
-    """Of each zone, under kube-controller-manager's names."""
+    """The metrics of each zone, under kube-controller-manager's names."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         zone = ["zone"]

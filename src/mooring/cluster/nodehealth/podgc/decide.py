@@ -35,7 +35,7 @@ class Cause(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Absence:
-    """Of a node that pods name. since: when this process found it missing.
+    """The absence of a node that pods name. since: when this process found it missing.
 
     confirmed: the uids of the pods that were known when the API server was asked, and did not have the node either. A pod that comes
     later may be on a new node of that name, which the cache does not show yet.

@@ -113,7 +113,7 @@ def _in_proportion(deployment: Deployment, active: Sequence[ReplicaSet]) -> list
 
 
 def _share(deployment: Deployment, one: ReplicaSet, missing: int, added: int) -> int:
-    """Of the replicas to add, or to take."""
+    """The ReplicaSet's share of the replicas to add, or to take."""
     if not one.spec.replicas:
         return 0
     if not deployment.spec.replicas:

@@ -83,7 +83,7 @@ def replaces_failed_only(job: Job) -> bool:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Failures:
-    """Of a Job's pods, as this process saw them. in_a_row: since the last success. last_at: when the last one was seen."""
+    """The failures of a Job's pods, as this process saw them. in_a_row: since the last success. last_at: when the last one was seen."""
 
     succeeded: int
     failed: int

@@ -70,7 +70,7 @@ class NodePods:
         self.controller.watch(claims, self._claim_changed)
 
     def look_again(self, uid: str) -> None:
-        """What its claims say has changed."""
+        """Looks at the pod again: its claims have changed."""
         self._looked_at.pop(uid, None)
         self.wake(uid)
 

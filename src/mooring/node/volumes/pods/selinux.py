@@ -47,7 +47,7 @@ def mount_label(default: str, pod: Pod, volume_name: str) -> str:
 
 
 def _options(pod: Pod, volume_name: str) -> Iterator[SELinuxOptions | None]:
-    """Of every container that mounts the volume."""
+    """The options of every container that mounts the volume."""
     security = pod.spec.security_context
     default = security.se_linux_options if security is not None else None
     for container in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ())):

@@ -1,4 +1,4 @@
-"""What a pod wants: the volumes that its claims name, and beside them those that it was given and keeps.
+"""A pod's wishes: the volumes that its claims name, and beside them those that it was given and keeps.
 
 A pod keeps a volume until the pod goes, although its claims may name others by now: a claim was deleted by force, and made anew under its
 name. The pod's containers use the first one. Source: kubelet 1.36, desired_state_of_world_populator.go. Differs: the kubelet mounts the new

@@ -1,1 +1,1 @@
-"""What is known on a node: the volumes that pods want, the volumes that are here, and what stands on the disk."""
+"""The knowledge of a node: the volumes that pods want, the volumes that are here, and what stands on the disk."""

@@ -1,4 +1,4 @@
-"""What is known to be on a node: for each volume the steps that are finished, as far as anybody knows, and the node's caches.
+"""The actual state of a node: for each volume the steps that are finished, as far as anybody knows, and the node's caches.
 
 It is in memory; after a restart it is read from the disk again.
 """
@@ -103,7 +103,7 @@ class VolumeState:
 
     @property
     def spec_names(self) -> frozenset[str]:
-        """Of the PersistentVolumes that it is known by here; empty while only what is staged tells of it."""
+        """The names of the PersistentVolumes that it is known by here; empty while only its staging folder tells of it."""
         return frozenset({self.volume.spec_name, *(one.spec_name for one in self.publications.values())} - {""})
 
     @property
@@ -176,7 +176,7 @@ class ActualState:
     # -- what is known
 
     def driver_spec(self, driver: str) -> CSIDriverSpec:
-        """Of its CSIDriver, with nothing set where there is none."""
+        """The spec of its CSIDriver, with nothing set where there is none."""
         found = self.csi_drivers.store.get(Key("", driver))
         return found.spec if found is not None else _NO_SPEC
 

@@ -1,4 +1,4 @@
-"""What the pods of a node want: volumes, each pod's use of them, the growth that the node has to do; and which pods are not looked at yet.
+"""The desired state of a node: volumes, each pod's use of them, the growth that the node has to do; and which pods are not looked at yet.
 
 A volume is made from a PersistentVolume and its claim, from a pod's inline source, or, after a restart, from a record on disk.
 
@@ -32,7 +32,7 @@ NOT_REQUIRED: Final = "volume.kubernetes.io/node-expansion-not-required"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Growth:
-    """What the node is to do for one claim.
+    """The growth that the node has to do for one claim.
 
     size: a quantity as text, as it is going to stand in the claim. in_progress: the claim says already that the node is at work.
     is_old: from a resizer that sets no status. is_written: the claim has this size already, by the work of another node.
@@ -164,7 +164,7 @@ def shares(one: Volume, other: Volume) -> bool:
 
 
 def decide_growth(claim: PersistentVolumeClaim, pv: PersistentVolume) -> Growth | None:
-    """What is due on the node, None for nothing. What `is_written` is due only where the node knows the volume with a smaller size."""
+    """The growth that is due on the node, None for none. With `is_written` it is due only where the node knows a smaller size."""
     status, meta = claim.status, claim.metadata
     allocated, step = (status.allocated_resources or {}).get("storage"), resize_step(claim)
     requested = (claim.spec.resources.requests or {}).get("storage", "")
@@ -234,7 +234,7 @@ class DesiredState:
                 self._first.add(pod_uid)
 
     def set(self, pod_uid: str, wanted: Mapping[str, tuple[Volume, PodUse]], *, is_complete: bool = True) -> None:
-        """What the pod wants, by unique name. is_complete: False while it may want more."""
+        """Replaces the pod's wishes, by unique name. is_complete: False while it may want more."""
         was_looked_at, was_unsure = pod_uid in self._of_pod, self.is_unsure(pod_uid)
         self._unseen.discard(pod_uid)
         self._first.discard(pod_uid)
@@ -263,7 +263,7 @@ class DesiredState:
         self._learnt(was_unsure)
 
     def volume(self, unique: str, spec_name: str = "") -> Volume | None:
-        """What pods say of it, None when no pod wants it. spec_name: as this PersistentVolume has it, where a pod wants it by that."""
+        """The volume as its pods name it, None for none. spec_name: as this PersistentVolume has it, where a pod wants it by that."""
         volumes = self._volumes.get(unique, {})
         return volumes.get(spec_name) or next(iter(volumes.values()), None)
 

@@ -218,7 +218,7 @@ class VolumeFiles:
 def remove_target(path: Path) -> None:
     """Removes what a driver may leave where nothing is mounted: an empty folder, an empty file, a device's file, a link.
 
-    What a link leads to stays. Nothing there is fine. Raises LeftOver for what has content, OSError.
+    The target of a link stays. Nothing there is fine. Raises LeftOver for what has content, OSError.
     """
     try:
         status = path.lstat()

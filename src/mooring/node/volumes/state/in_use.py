@@ -36,7 +36,7 @@ REPORTED_OVER: Final = "mooring.dev/volumes-in-use-over"
 """An annotation: the version of the Node that the report was written over which shut out others."""
 
 REPORTED: Final = "in-use-report"
-"""What waits for a report waits for this."""
+"""The topic of steps that wait for a report."""
 
 GATHER_S: Final = 0.05
 BACK_OFF: Final = BackOff(1.0, 1.0, jitter=0.0)

@@ -44,7 +44,7 @@ class Announcements:
             self._once.tell(reference_to(pod, "Pod"), reason, text, about=about)
 
     def announced_no_more(self, uid: str, about: str) -> None:
-        """What was told is over: if it comes again, it is told again."""
+        """The problem is over: users hear of it again if it comes again."""
         self._once.forget(uid, about)
 
     def tell(self, use: PodUse, type: str, reason: str, text: str) -> None:
@@ -99,7 +99,7 @@ class Announcements:
 
 
 def _kind(state: VolumeState) -> str:
-    """What mounting is called in the events of such a volume."""
+    """The word for mounting in the events of such a volume."""
     return "MapVolume" if state.volume.is_block else "MountVolume"
 
 

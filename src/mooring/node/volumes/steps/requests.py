@@ -152,7 +152,7 @@ class Injector:
         self._tokens: dict[tuple[PodUse, TokenRequest], _Token] = {}
 
     async def of(self, volume: Volume, use: PodUse) -> Injected:
-        """What the volume's driver wants to know of the pod. Raises ApiError."""
+        """The pod's data that the volume's driver asks for. Raises ApiError."""
         csi_driver = self._csi_drivers.store.get(Key("", volume.driver))
         if csi_driver is None:
             return Injected()

@@ -103,7 +103,7 @@ class MountSlots:
 
 
 class Steps:
-    """Of all volumes. ended: called after each step with its volume and step, and whether it failed."""
+    """The steps of all volumes. ended: called after each step with its volume and step, and whether it failed."""
 
     def __init__(
         self,

@@ -53,7 +53,7 @@ class Threads:
         self._left: dict[str, set[asyncio.Future[Any]]] = {}
 
     async def run(self, driver: str, work: Callable[..., T], *args: Any, limit_s: float | None = WAIT_S, about: str = "") -> T:
-        """What the work returns, or raises. TimeoutError after limit_s: the thread is left to itself, for nothing can end it.
+        """Returns and raises as the work does. TimeoutError after limit_s: the thread is left to itself, for nothing can end it.
 
         about: a volume, or a volume in a pod; what was left to itself comes to its end before anything else is done about the same.
         """
@@ -148,7 +148,7 @@ class StepFailed(MooringError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class StepContext:
-    """What every step may need. tell: an event for a pod, with its type, reason and text. tell_claim: the same for a claim."""
+    """The tools of every step. tell: an event for a pod, with its type, reason and text. tell_claim: the same for a claim."""
 
     node_name: str
     layout: KubeletLayout

@@ -198,7 +198,7 @@ class CapacityPublisher:
 
 
 class CapacityMetrics:
-    """Of the objects that are published, counted at each scrape. One set in a registry; a later publisher takes it over."""
+    """Counts the published objects at each scrape. One set in a registry; a later publisher takes it over."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         name = "csistoragecapacities"

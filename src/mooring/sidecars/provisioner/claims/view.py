@@ -1,4 +1,4 @@
-"""What a claim is decided from: the caches, objects that are looked up, and the places that its volume may have.
+"""Everything that a claim is decided from: the caches, objects that are looked up, and the places that its volume may have.
 
 A `View` shows the caches as they are; a decision reads it between two awaits, when nothing changes. Objects that no cache holds (snapshots,
 secrets, a clone's volume) are looked up for one attempt: a decision that needs one raises `NotLookedUp` and is made again with the answer.

@@ -111,7 +111,7 @@ class Untranslatable:
 
 @reason("its StorageClass can't be read as its CSI driver reads it: {error}")
 class UntranslatableClass:
-    """Of an in-tree plugin; its CSI driver's parameters would tell the secret."""
+    """The class of an in-tree plugin can't be translated; the CSI driver's parameters would name the Secret."""
 
     error: str
 

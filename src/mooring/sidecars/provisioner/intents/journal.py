@@ -91,7 +91,7 @@ class Intents:
 
 
 class JournalMetrics:
-    """Of our own: external-provisioner has no journal."""
+    """Metrics of our own: external-provisioner has no journal."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._in_memory = Gauge(

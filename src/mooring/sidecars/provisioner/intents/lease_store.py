@@ -245,7 +245,7 @@ class LeaseStore(JournalEntries):
         return ordered[:count]
 
     async def _owner(self) -> dict[str, Any] | None:
-        """Of a new page: the one node that is served, so that the journal goes when the node is gone for good."""
+        """The owner of a new page: the one node that is served, so that the journal goes when the node is gone for good."""
         if not self._location.node_name:
             return None
         try:

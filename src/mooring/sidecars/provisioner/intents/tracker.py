@@ -166,7 +166,7 @@ class IntentTracker:
 
     @property
     def count(self) -> int:
-        """Of the open ones."""
+        """The number of open intents."""
         return len(self._known_since())
 
     @property
@@ -238,7 +238,7 @@ class IntentTracker:
             await self._write_again(unknown[-1])
 
     async def store(self, uid: str, handle: str) -> None:
-        """The PersistentVolume is stored, with this handle. What other requests may have made is kept as second volumes."""
+        """The PersistentVolume is stored, with this handle. The volumes that other requests may have made become second volumes."""
         intent = self._intents.open().get(uid)
         unknown = [] if intent is None else still_unknown(self._records.get(uid).unknown, intent, proves_absent=True)
         if intent is None or not unknown:
@@ -305,7 +305,7 @@ def _is_among(unknown: list[Intent], intent: Intent) -> bool:
 
 
 class IntentMetrics:
-    """Of volumes that may exist without a PersistentVolume. Of our own: external-provisioner has none."""
+    """Counts volumes that may exist without a PersistentVolume. external-provisioner has no such metrics."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         prefix = "mooring_provisioner_intents"

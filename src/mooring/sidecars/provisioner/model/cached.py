@@ -177,7 +177,7 @@ def keeps_of_volume(pv: PersistentVolume) -> Part:
 
 
 def csi_node_mask(driver_name: str) -> Mask:
-    """Of a CSINode only this driver's entry, and of that its keys."""
+    """Keeps this driver's entry of a CSINode, and of that entry its topology keys."""
     return slim(metadata=slim(), spec=slim(drivers=items(Named(driver_name), slim("name", "topology_keys"))))
 
 

@@ -23,8 +23,8 @@ class Intent(msgspec.Struct, frozen=True):
     migrated: the class is an in-tree one. class_name, source_kind: for metrics. source: of the volume's data, to be held.
     places_omitted: of many places the request names the preferred one alone.
     unattended: it was found after so long a time that somebody else may have made the volume, and kept it on purpose.
-    stored_handle: of the volume that the claim has from another request, "" once that is deleted; None while it has none. What this
-    request may have made is a second one. dying_handle: of a volume whose deletion was begun for want of any use, "" for none.
+    stored_handle: of the volume that the claim has from another request, "" once that is deleted; None while it has none. A volume
+    that this request made is a second one. dying_handle: of a volume whose deletion was begun for want of any use, "" for none.
     unknown_requests: former requests of the claim, the oldest first, which may have made the volume. They have none themselves.
     """
 

@@ -64,7 +64,7 @@ class Places:
         return next((place for place, one in enumerate(self.terms) if _is_within(one, term)), None)
 
     def position(self, term: Term) -> int | None:
-        """Of this very place, None where it is not among them."""
+        """The index of this very place, None where it is not among them."""
         return self._position.get(tuple(sorted(term.items())))
 
     @functools.cached_property
@@ -235,7 +235,7 @@ def _shown(nodes: Sequence[str]) -> str:
 
 
 Segment: TypeAlias = tuple[tuple[str, str], ...]
-"""A place: topology keys with their values, sorted. Of nothing: all nodes."""
+"""A place: topology keys with their values, sorted. An empty one means all nodes."""
 
 
 def segment_of(labels: Mapping[str, str] | None) -> Segment:

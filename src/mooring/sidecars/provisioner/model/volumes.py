@@ -1,7 +1,7 @@
 """The PersistentVolume of a claim and its class: begun before the driver is asked, completed by its answer.
 
-Of the class's parameters, keys under `csi.storage.k8s.io/` are ours and never reach the driver: the file system, and the secrets that the
-object names. All others pass through untouched, the old spellings of ours too. Templates, `${pvc.name}` and its like: `api/templates.py`.
+The class's keys under `csi.storage.k8s.io/` are ours and never reach the driver: the file system, and the secrets that the object names.
+All other parameters pass through untouched, the old spellings of ours too. Templates, `${pvc.name}` and its like: `api/templates.py`.
 """
 
 from __future__ import annotations

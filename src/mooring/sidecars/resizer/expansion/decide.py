@@ -2,7 +2,7 @@
 
 The size that the driver is asked for is on the claim before the call, so that whoever comes after a crash finishes that first.
 
-What follows from the driver's answer (`decide_after`):
+The consequences of the driver's answer (`decide_after`):
 
     answer                                              state of the claim           the size may be changed      tried again
     OK, at least as large                               the node's turn, or done
@@ -71,7 +71,7 @@ class Expand:
 
     @property
     def target(self) -> str:
-        """What the driver is asked for, among all that a claim may ask for."""
+        """The part of the claim's wishes that this call asks the driver for."""
         return self.size
 
 
@@ -264,7 +264,7 @@ class After:
 
 
 def decide_after(asked_bytes: int, answer: Expanded | DriverError) -> After:
-    """What follows from the answer to a request for so many bytes."""
+    """Decides on the answer to a request for so many bytes."""
     if isinstance(answer, Expanded):
         if answer.size_bytes >= asked_bytes:
             return After(bytes_text(answer.size_bytes), answer.node_required)

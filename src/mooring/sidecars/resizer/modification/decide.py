@@ -3,7 +3,7 @@
 The class that the driver is asked for is on the claim before the call. While the driver may be at work on it, the claim's wish for another
 one waits; an answer after which the driver is not at work, and a class that is taken back meanwhile, end that.
 
-What follows from the driver's refusal (`decide_after`):
+The consequences of the driver's refusal (`decide_after`):
 
     answer                                              state of the claim     another class        tried again
     InvalidArgument                                     Infeasible             at once              after --retry-interval-max
@@ -61,7 +61,7 @@ class Modify:
 
     @property
     def target(self) -> str:
-        """What the driver is asked for, among all that a claim may ask for."""
+        """The part of the claim's wishes that this call asks the driver for."""
         return self.class_name
 
 
@@ -175,7 +175,7 @@ class Refused:
 
 
 def decide_after(class_name: str, error: DriverError) -> Refused:
-    """What follows from the refusal of this class."""
+    """Decides on the refusal of this class."""
     reason, told = go_name(error.code), str(error)
     if not error.final:
         still = f'Modifying volume to "{class_name}" is still in progress.'
