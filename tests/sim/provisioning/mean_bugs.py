@@ -11,6 +11,7 @@ from unittest import mock
 from mooring.cluster.binder.available_volumes import AvailableVolumes
 from mooring.cluster.binder.volumes import decide as binding
 from mooring.control.event_correlation import Correlator
+from mooring.control.event_once import EventOnce
 from mooring.inspect import references
 from mooring.sidecars.provisioner.claims import create_volume, decide
 from mooring.sidecars.provisioner.claims.reject_volume import PvOwners
@@ -126,7 +127,7 @@ def _warnings_share_their_room() -> _Plant:
 
 def _obstacles_are_told_too_late() -> _Plant:
     """Hours after the API server has dropped the event."""
-    return mock.patch.object(deletion_controller, "REPEAT_S", 7200.0)
+    return mock.patch.object(deletion_controller, "EventOnce", lambda events, clock: EventOnce(events, clock, 7200.0))
 
 
 def _one_clone_frees_the_source() -> _Plant:

@@ -12,11 +12,12 @@ import pytest
 from mooring.api.classes import CLASS_BETA
 from mooring.api.core import PersistentVolume, SecretReference
 from mooring.api.storage import VolumeAttachment
+from mooring.control.decision import Decision
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.sidecars.provisioner import names
 from mooring.sidecars.provisioner.deletion import reasons as why
 from mooring.sidecars.provisioner.deletion.decide import (
-    Decision,
+    Action,
     DeleteObject,
     DeleteVolume,
     Hold,
@@ -24,6 +25,7 @@ from mooring.sidecars.provisioner.deletion.decide import (
     Obstacle,
     Progress,
     Release,
+    TellObstacle,
     View,
     class_changed,
     decide_deletion,
@@ -98,7 +100,7 @@ def on_node(labels: Mapping[str, str]) -> dict[str, Any]:
     return {"node_name": "n1", "nodes": store_of(typed(a_node("n1", labels=labels, resourceVersion="1")))}
 
 
-def decided(pv: PersistentVolume | None, **view: Any) -> Decision:
+def decided(pv: PersistentVolume | None, **view: Any) -> Decision[Action]:
     return decide_deletion(a_view(pv, **view), "pv1")
 
 
@@ -145,9 +147,9 @@ def test_P75_a_volume_to_be_kept_loses_the_finalizer_and_nothing_else():
 def test_P76_any_attachment_holds_it_back():
     decision = decided(pv_with(), attached=("n2", "n1"))
     assert decision.problem == decision.because == why.StillAttached("pv1", ("n1", "n2"))
-    assert Obstacle.ATTACHED is decision.obstacle
+    assert (TellObstacle(Obstacle.ATTACHED),) == decision.actions
     assert "persistentvolume pv1 is still attached to node n1" == decision.problem.error
-    assert ((), {detached("pv1")}) == (decision.actions, decision.waits_for)
+    assert {object_changed("pv1"), detached("pv1")} == decision.waits_for
 
 
 def test_P76_attachments_do_not_matter_to_a_driver_that_does_not_publish():
@@ -165,9 +167,9 @@ def another(*, policy: str = "Retain", phase: str = "Available", **csi: Any) -> 
 def test_a_volume_that_another_object_keeps_or_uses_is_not_deleted(policy: str, phase: str):
     decision = decided(pv_with(), others=[another(policy=policy, phase=phase)])
     assert decision.problem == decision.because == why.NamedByOthers("pv1", ("imported",))
-    assert Obstacle.NAMED is decision.obstacle
+    assert (TellObstacle(Obstacle.NAMED),) == decision.actions
     assert 'is not deleted, its volume is that of PersistentVolume "imported", too' in decision.problem.error
-    assert ((), {object_changed("imported")}) == (decision.actions, decision.waits_for)
+    assert {object_changed("pv1"), object_changed("imported")} == decision.waits_for
 
 
 @pytest.mark.parametrize("other", [another(policy="Delete", phase="Released"), another(driver="other"), another(volumeHandle="handle2")])
@@ -225,8 +227,8 @@ def test_P78_an_in_tree_class_that_nobody_can_read_is_told_of():
     decision = decided(pv, driver=driver, parameters={"zone": "a"}, provisioner="kubernetes.io/aws-ebs", allowed_topologies=topologies)
     assert decision.problem is not None
     assert "cannot simultaneously set allowed topologies and zone/zones parameters" == decision.problem.error
-    assert ((), {class_changed("sc")}) == (decision.actions, decision.waits_for)
-    assert Obstacle.CLASS is decision.obstacle
+    assert {object_changed("pv1"), class_changed("sc")} == decision.waits_for
+    assert (TellObstacle(Obstacle.CLASS),) == decision.actions
 
 
 def test_P78_a_template_that_needs_the_claims_annotations_can_not_be_resolved():
@@ -234,8 +236,8 @@ def test_P78_a_template_that_needs_the_claims_annotations_can_not_be_resolved():
     decision = decided(pv_with(annotations=OURS, claimRef={"name": "c", "namespace": "ns"}), parameters=parameters)
     assert decision.problem is not None
     assert decision.problem.error.startswith("failed to get secretreference for volume pv1: error resolving value")
-    assert Obstacle.SECRET is decision.obstacle
-    assert ((), {class_changed("sc")}) == (decision.actions, decision.waits_for)
+    assert (TellObstacle(Obstacle.SECRET),) == decision.actions
+    assert {object_changed("pv1"), class_changed("sc")} == decision.waits_for
 
 
 def test_P79_a_static_volume_gets_the_finalizer_once_it_is_bound():
@@ -262,14 +264,14 @@ def test_P81_a_driver_that_can_not_delete_is_not_asked(facts: dict[str, bool], w
     decision = decided(pv_with(), driver=dataclasses.replace(DriverCapabilities(DRIVER), **facts))
     assert decision.problem is not None
     assert f"CSI driver does not support dynamic provisioning: {what} capability is not reported" == decision.problem.error
-    assert Obstacle.DRIVER is decision.obstacle
+    assert (TellObstacle(Obstacle.DRIVER),) == decision.actions
 
 
 def test_P81_what_has_no_csi_source_can_not_be_deleted():
     decision = decided(pv_with(csi={}))
     assert decision.problem is not None
     assert "invalid CSI PV" == decision.problem.error
-    assert Obstacle.SOURCE is decision.obstacle
+    assert (TellObstacle(Obstacle.SOURCE),) == decision.actions
 
 
 def test_P81_an_in_tree_volume_is_deleted_under_its_drivers_handle():

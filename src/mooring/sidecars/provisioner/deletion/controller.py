@@ -13,15 +13,15 @@ from mooring.api.core import ObjectReference, PersistentVolume
 from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.base.log import logger
 from mooring.control.controller import Controller
-from mooring.control.decision import Failed
+from mooring.control.decision import Deciding, Decision, Failed
 from mooring.control.event_once import EventOnce
-from mooring.control.events import REPEAT_S
-from mooring.control.result import Problem, Result, Retry
+from mooring.control.result import Problem, Result
 from mooring.control.topics import Topic
 from mooring.kube.cache.informer import Change, FreshCache
 from mooring.sidecars.provisioner.deletion.decide import (
-    Obstacle,
+    Action,
     Progress,
+    TellObstacle,
     View,
     class_changed,
     decide_deletion,
@@ -51,11 +51,12 @@ class VolumeDeletion:
         self._events, self._metrics = env.events, runtime.metrics.once(DeletionMetrics)
         self._progress: dict[str, Progress] = {}
         self._waiting: dict[str, str] = {}  # uids by name, of those that can't be deleted yet
-        self._obstacles = EventOnce(None, runtime.clock, REPEAT_S)
+        self._at_work: dict[str, PersistentVolume] = {}  # as they were decided on
+        self._obstacles = EventOnce(None, runtime.clock)
         self.controller: Controller[str] = Controller(
             runtime,
             "volumes",
-            self._reconcile,
+            Deciding(self._decide, self._perform, self._show, work="delete", ended=self._ended),
             workers=options.worker_threads,
             backoff=options.backoff,
             label="PersistentVolume",
@@ -116,37 +117,43 @@ class VolumeDeletion:
 
     # -- one volume
 
-    async def _reconcile(self, name: str) -> Result:
-        """Raises Retry, Stale."""
+    def _decide(self, name: str) -> Decision[Action]:
         pv = self._view.volume(name)
-        decision = decide_deletion(self._view, name)  # no await between this and the first action
-        self.controller.explain(name, decision.because)
+        if pv is not None:
+            self._at_work[name] = pv
+        return decide_deletion(self._view, name)
+
+    async def _perform(self, name: str, decision: Decision[Action]) -> Result | None:
+        """Raises Failed, Stale."""
+        pv = self._at_work.get(name)
         if pv is None:
             self._forget(name)
-            return Result(decision.because)
-        if decision.problem is not None:
-            told_again_s = self._wait(pv, decision.problem, decision.obstacle)
-            return Result(decision.because, waits_for=decision.waits_for, after_s=told_again_s, keeps_backoff=True)
+            return None
+        match decision.actions:
+            case (TellObstacle(obstacle),) if decision.problem is not None:
+                told_again_s = self._tell_obstacle(pv, decision.problem, obstacle.value)
+                return Result(decision.because, waits_for=decision.waits_for, after_s=told_again_s, keeps_backoff=True)
         self._waits_no_more(name)
-        try:
-            if decision.actions:
-                await self._reconciler.perform(pv, decision)
-        except Failed as failure:
-            if self.controller.failures(name) + 1 >= failure.patience:
-                self._tell(pv, str(failure))
-            raise Retry(f"failed to delete: {failure}", heals=failure.heals) from failure
+        if decision.actions:
+            await self._reconciler.perform(pv, decision)
         if self._view.volume(name) is None:  # the watch was quicker than the answer
             self._forget(name)
         return Result(decision.because, done="done" if decision.actions else "")
 
-    def _wait(self, pv: PersistentVolume, problem: Problem, obstacle: Obstacle | None) -> float:
-        """Reported now and then: the volume comes again when the obstacle has changed. Seconds until it is told again."""
-        uid, what = pv.metadata.uid, "" if obstacle is None else obstacle.value
+    async def _show(self, name: str, decision: Decision[Action], failure: Failed) -> None:
+        self._tell(self._at_work[name], str(failure))
+
+    def _ended(self, name: str) -> None:
+        self._at_work.pop(name, None)
+
+    def _tell_obstacle(self, pv: PersistentVolume, problem: Problem, obstacle: str) -> float:
+        """Now and then: the volume comes again when the obstacle has changed. Seconds until it is told again."""
+        uid = pv.metadata.uid
         self._waiting[pv.metadata.name] = uid
-        if self._obstacles.note(uid, what):
+        if self._obstacles.note(uid, obstacle):
             log.info(2, "not deleted yet", PersistentVolume=pv.metadata.name, because=str(problem))
             self._tell(pv, problem.error)
-        return self._obstacles.left_s(uid, what)
+        return self._obstacles.left_s(uid, obstacle)
 
     def _tell(self, pv: PersistentVolume, text: str) -> None:
         self._metrics.failed.labels(pv.spec.storage_class_name).inc()

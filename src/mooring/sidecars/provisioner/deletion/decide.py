@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 from mooring.api.class_migration import class_as_csi
 from mooring.api.classes import volume_class_of
@@ -13,7 +13,8 @@ from mooring.api.core import PersistentVolume, SecretReference
 from mooring.api.meta import Key, annotation, finalizers_of, is_deleting
 from mooring.api.migration import TranslationError, is_migratable, translated
 from mooring.api.storage import VolumeAttachment
-from mooring.control.result import Because, Problem
+from mooring.control.decision import Decision
+from mooring.control.result import Problem
 from mooring.control.topics import Topic
 from mooring.kube.cache.reader import Reader
 from mooring.sidecars.provisioner import names
@@ -39,7 +40,7 @@ def detached(pv_name: str) -> Topic:
 
 
 def object_changed(pv_name: str) -> Topic:
-    """Another PersistentVolume of the same volume has changed, or is gone."""
+    """The PersistentVolume, or another one of the same volume, has changed, or is gone."""
     return f"object/{pv_name}"
 
 
@@ -132,9 +133,6 @@ class DeleteObject:
     """Ask for the PersistentVolume's deletion."""
 
 
-Action = Hold | Release | LoadSecret | DeleteVolume | DeleteObject
-
-
 class Obstacle(enum.Enum):
     """The thing that keeps a volume from being deleted."""
 
@@ -148,21 +146,16 @@ class Obstacle(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Decision:
-    """actions: in order, the first failure stops the rest. problem: it must change before there is anything to do; reported to users.
+class TellObstacle:
+    """Tell users of the problem: of another obstacle at once, and of the same one seldom, whatever the problem's text."""
 
-    waits_for: the events that could change it, beside those of the PersistentVolume itself.
-    obstacle: of a problem; users hear of another one at once, and of the same one seldom, whatever its text.
-    """
-
-    because: Because
-    actions: tuple[Action, ...] = ()
-    problem: Problem | None = None
-    waits_for: frozenset[Topic] = frozenset()
-    obstacle: Obstacle | None = None
+    obstacle: Obstacle
 
 
-def decide_deletion(view: View, pv_name: str) -> Decision:
+Action: TypeAlias = Hold | Release | LoadSecret | DeleteVolume | DeleteObject | TellObstacle
+
+
+def decide_deletion(view: View, pv_name: str) -> Decision[Action]:
     """The next step for one PersistentVolume."""
     pv = view.volume(pv_name)
     if pv is None:
@@ -185,35 +178,36 @@ def decide_deletion(view: View, pv_name: str) -> Decision:
     return _delete(view, pv)
 
 
-def _delete(view: View, pv: PersistentVolume) -> Decision:
+def _delete(view: View, pv: PersistentVolume) -> Decision[Action]:
     migrated = is_migratable(pv.spec)
     try:
         source = translated(pv).csi if migrated else pv.spec.csi
     except TranslationError as error:
-        return _stuck(Obstacle.TRANSLATION, why.Untranslatable(str(error)))
+        return _stuck(pv, Obstacle.TRANSLATION, why.Untranslatable(str(error)))
     if source is None:
-        return _stuck(Obstacle.SOURCE, why.NotCSI())
+        return _stuck(pv, Obstacle.SOURCE, why.NotCSI())
     if not view.driver.creates or not view.driver.has_controller:
-        return _stuck(Obstacle.DRIVER, why.NoCapability(_NO_RPC if view.driver.has_controller else _NO_SERVICE))
+        return _stuck(pv, Obstacle.DRIVER, why.NoCapability(_NO_RPC if view.driver.has_controller else _NO_SERVICE))
     try:
         secret = _secret(view, pv, migrated)
     except ParameterError as error:
-        return _stuck(Obstacle.SECRET, why.NoSecret(pv.metadata.name, str(error)), class_changed(volume_class_of(pv)))
+        return _stuck(pv, Obstacle.SECRET, why.NoSecret(pv.metadata.name, str(error)), class_changed(volume_class_of(pv)))
     except TranslationError as error:
-        return _stuck(Obstacle.CLASS, why.UntranslatableClass(str(error)), class_changed(volume_class_of(pv)))
+        return _stuck(pv, Obstacle.CLASS, why.UntranslatableClass(str(error)), class_changed(volume_class_of(pv)))
     node_names = view.nodes_of(pv)
     if node_names:
-        return _stuck(Obstacle.ATTACHED, why.StillAttached(pv.metadata.name, node_names), detached(pv.metadata.name))
+        return _stuck(pv, Obstacle.ATTACHED, why.StillAttached(pv.metadata.name, node_names), detached(pv.metadata.name))
     keepers = view.keepers_of(pv, source.volume_handle)
     if keepers:
-        return _stuck(Obstacle.NAMED, why.NamedByOthers(pv.metadata.name, keepers), *map(object_changed, keepers))
+        return _stuck(pv, Obstacle.NAMED, why.NamedByOthers(pv.metadata.name, keepers), *map(object_changed, keepers))
     load: tuple[Action, ...] = () if secret is None else (LoadSecret(secret),)
     call = DeleteVolume(source.volume_handle, migrated, _missing_class(view, pv))
     return Decision(why.Deleting(call.handle), (*load, call, *_after_the_volume(view, pv)))
 
 
-def _stuck(obstacle: Obstacle, problem: Problem, *waits_for: Topic) -> Decision:
-    return Decision(problem, problem=problem, waits_for=frozenset(waits_for), obstacle=obstacle)
+def _stuck(pv: PersistentVolume, obstacle: Obstacle, problem: Problem, *waits_for: Topic) -> Decision[Action]:
+    """It waits for its own object to change, too."""
+    return Decision(problem, (TellObstacle(obstacle),), problem, waits_for=frozenset({object_changed(pv.metadata.name), *waits_for}))
 
 
 def _after_the_volume(view: View, pv: PersistentVolume) -> tuple[Action, ...]:

@@ -16,7 +16,7 @@ from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Persi
 from mooring.api.meta import key_of
 from mooring.api.storage import VolumeAttachment
 from mooring.base.log import logger
-from mooring.control.decision import Failed
+from mooring.control.decision import Decision, Failed
 from mooring.control.object_writer import ObjectWriter
 from mooring.control.result import Stale, Vanished
 from mooring.control.secrets import SecretError
@@ -67,7 +67,7 @@ class Reconciler:
         self._ends, self._bus, self._timeout_s = ends, env.bus, env.options.timeout_s
         self._metrics = env.runtime.metrics.once(DeletionMetrics)
 
-    async def perform(self, pv: PersistentVolume, decision: d.Decision) -> None:
+    async def perform(self, pv: PersistentVolume, decision: Decision[d.Action]) -> None:
         """Carries out the actions. Raises Failed; Stale when the decision is another one by the time the volume is about to go."""
         began = self._clock.now()
         secret: SecretReference | None = None
