@@ -2,6 +2,8 @@
 
 Source: cluster-driver-registrar 1.0, whose object was of v1beta1. Differs: an object that says something else than this driver would is
 named in the log, with the fields, once for each difference. Reading it takes the right `get`, which the old manifests do not give.
+
+Its one write is a create, and no cache shows the object: so it has no `ObjectWriter`, which writes to objects of a cache.
 """
 
 from __future__ import annotations

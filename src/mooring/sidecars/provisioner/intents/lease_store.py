@@ -4,7 +4,7 @@ A new holder reads all pages, by their names, and writes its own name on each, o
 means that another process still writes there, and it begins again. So a former holder that still lives finds its next write refused, for
 the version has changed. Page 0 is always there and is taken first. It says how many pages count: a new page counts once page 0 has been
 written after it, which shows that we still hold the journal. A holder that took over meanwhile has not read the new page, and the intents
-on it were never begun.
+on it were never begun. The pages stand in no cache, and a conflict asks who holds the journal: so they have no `ObjectWriter`.
 """
 
 from __future__ import annotations
