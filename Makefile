@@ -148,6 +148,10 @@ bench-apiclient: $(BENCH)/ready ## A request's cost to the client, beside aiohtt
 bench-node: $(BENCH)/ready real-parts ## Mooring's node agent beside the kubelet; as root
 	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" unshare --mount $(BENCH)/bin/python -m bench.node $(ARGS)
 
+.PHONY: bench-why
+bench-why: $(BENCH)/ready real-parts ## mooring why on a cluster of 20,000 volumes
+	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BENCH)/bin/python -m bench.why $(ARGS)
+
 .PHONY: bench-sidecars
 bench-sidecars: $(BENCH)/ready ## Registrar and probe beside Go's: ARGS='--peers FOLDER'
 	@$(BENCH)/bin/python -m bench.sidecars $(ARGS)

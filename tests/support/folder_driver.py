@@ -8,6 +8,8 @@ volumes/<id>/data/    what a pod would have written
 volumes/<id>/nodes/   a file for each node that the volume is published on
 snapshots/<id>/       the data, as it was
 
+faults/<method>       what `fail` wrote: the code and the message with which the method answers until `heal`
+
 A class's parameter `room` says how many bytes the largest volume may have.
 """
 
@@ -42,9 +44,23 @@ class FolderDriver(Plugin):
     controller_flags = (Capability.CLONE_VOLUME,)
 
     def __init__(self, folder: Path) -> None:
-        self.volumes, self.snapshots = folder / "volumes", folder / "snapshots"
+        self.volumes, self.snapshots, self._faults = folder / "volumes", folder / "snapshots", folder / "faults"
         self.volumes.mkdir(parents=True, exist_ok=True)
         self.snapshots.mkdir(exist_ok=True)
+        self._faults.mkdir(exist_ok=True)
+
+    def fail(self, method: str, code: Code, message: str) -> None:
+        """From now on the method, as `create_volume`, fails before it does anything."""
+        (self._faults / f".{method}").write_text(f"{code.value} {message}")
+        (self._faults / f".{method}").rename(self._faults / method)
+
+    def heal(self, method: str) -> None:
+        (self._faults / method).unlink()
+
+    def _check(self, method: str) -> None:
+        if (self._faults / method).exists():
+            code, _, message = (self._faults / method).read_text().partition(" ")
+            raise DriverError(Code(int(code)), message)
 
     def data(self, volume_id: str) -> Path:
         return self.volumes / volume_id / "data"
@@ -53,6 +69,7 @@ class FolderDriver(Plugin):
         return sorted(path.name for path in (self.volumes / volume_id / "nodes").iterdir())
 
     async def create_volume(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
+        self._check("create_volume")
         volume, room = self.volumes / request.name, request.parameters.get("room")
         if room and request.capacity_range.required_bytes > int(room):
             raise DriverError(Code.RESOURCE_EXHAUSTED, f"the pool has {room} bytes left")
@@ -82,6 +99,7 @@ class FolderDriver(Plugin):
         return None
 
     async def delete_volume(self, request: csi.DeleteVolumeRequest) -> csi.DeleteVolumeResponse:
+        self._check("delete_volume")
         volume = self.volumes / request.volume_id
         if volume.exists():
             if self.nodes(request.volume_id):
@@ -90,19 +108,23 @@ class FolderDriver(Plugin):
         return csi.DeleteVolumeResponse()
 
     async def controller_publish_volume(self, request: csi.ControllerPublishVolumeRequest) -> csi.ControllerPublishVolumeResponse:
+        self._check("controller_publish_volume")
         (_there(self.volumes / request.volume_id) / "nodes" / request.node_id).touch()
         return csi.ControllerPublishVolumeResponse(publish_context={"folder": str(self.data(request.volume_id))})
 
     async def controller_unpublish_volume(self, request: csi.ControllerUnpublishVolumeRequest) -> csi.ControllerUnpublishVolumeResponse:
+        self._check("controller_unpublish_volume")
         (self.volumes / request.volume_id / "nodes" / request.node_id).unlink(missing_ok=True)
         return csi.ControllerUnpublishVolumeResponse()
 
     async def controller_expand_volume(self, request: csi.ControllerExpandVolumeRequest) -> csi.ControllerExpandVolumeResponse:
+        self._check("controller_expand_volume")
         volume = _there(self.volumes / request.volume_id)
         _write_size(volume, max(_size(volume), request.capacity_range.required_bytes))
         return csi.ControllerExpandVolumeResponse(capacity_bytes=_size(volume), node_expansion_required=False)
 
     async def create_snapshot(self, request: csi.CreateSnapshotRequest) -> csi.CreateSnapshotResponse:
+        self._check("create_snapshot")
         snapshot, volume = self.snapshots / request.name, _there(self.volumes / request.source_volume_id)
         if not snapshot.exists():
             making = self.snapshots / f".{request.name}"
@@ -121,6 +143,7 @@ class FolderDriver(Plugin):
         return csi.CreateSnapshotResponse(snapshot=described)
 
     async def delete_snapshot(self, request: csi.DeleteSnapshotRequest) -> csi.DeleteSnapshotResponse:
+        self._check("delete_snapshot")
         snapshot = self.snapshots / request.snapshot_id
         if snapshot.exists():
             shutil.rmtree(snapshot)

@@ -148,8 +148,8 @@ async def test_a_snapshot_waits_for_the_driver_that_can_t_delete_it() -> None:
     world = await a_world()
     await world.create(a_snapshot_class())
     snapshot = await world.create(a_new_snapshot(finalizers=[BOUND_FINALIZER]))
-    error = {"message": "rpc error: code = FailedPrecondition desc = it has clones", "time": "2026-01-01T00:00:00Z"}
-    content = await its_content(world, snapshot, finalizers=[CONTENT_FINALIZER], status={"snapshotHandle": "h", "error": error})
+    content = await its_content(world, snapshot, finalizers=[CONTENT_FINALIZER], status={"snapshotHandle": "h"})
+    await world.tell(content, "SnapshotDeleteError", "rpc error: code = FailedPrecondition desc = it has clones")
     await world.delete(VOLUME_SNAPSHOTS, "snap", namespace="default")
     await world.delete(VOLUME_SNAPSHOT_CONTENTS, content["metadata"]["name"])
     link = await world.blocking("vs/snap")

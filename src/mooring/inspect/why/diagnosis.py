@@ -138,6 +138,14 @@ def _timed_out(found: re.Match[str], namespace: str) -> Diagnosis:
     return Diagnosis(Mover.CLUSTER, "the kubelet of the node", "the kubelet waits for the attach, or for its driver")
 
 
+def _untold(found: re.Match[str], namespace: str) -> Diagnosis:
+    cause = "the driver does not delete the snapshot; the Go csi-snapshotter writes the driver's error to its log alone"
+    look = Command(
+        "kubectl get pods -A | grep -i csi", "reads only: finds the pods; kubectl logs of the container csi-snapshotter has the error"
+    )
+    return Diagnosis(Mover.DRIVER, "the driver of the snapshot", cause, commands=(look,))
+
+
 _CAUSES: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str], Diagnosis]], ...]] = (
     (re.compile(r'secret (?P<name>[\w.-]+) in namespace (?P<namespace>[\w-]+): secrets "[^"]+" not found'), _secret),
     (re.compile(r'secret "?(?P<namespace>[\w-]+)/(?P<name>[\w.-]+)"?.{0,40}not found'), _secret),
@@ -149,6 +157,7 @@ _CAUSES: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str], Diagn
     (re.compile(r"driver name (?P<driver>\S+) not found in the list of registered CSI drivers"), _no_driver_on_node),
     (re.compile(r"CSINode \S+ does not contain driver (?P<driver>\S+)"), _no_driver_on_node),
     (re.compile(r"Multi-Attach error"), _used_by),
+    (re.compile(r"^Failed to delete snapshot$"), _untold),
     (re.compile(r"timed out waiting for the condition|timeout expired waiting for volumes to attach"), _timed_out),
 )
 """The first that matches is the cause."""

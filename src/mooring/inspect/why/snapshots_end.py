@@ -21,6 +21,9 @@ from mooring.inspect.why.leaders import silent_controller_link, silent_link
 from mooring.inspect.why.scene import Scene, moment_s
 from mooring.inspect.why.snapshotting import BACK_OFF, CONTROLLER, FOREVER_S, content_of, view_of
 
+DELETE_ERRORS: Final = ("SnapshotDeleteError", "GroupSnapshotDeleteError")
+"""Events about contents; their status keeps the error of the making alone."""
+
 
 def snapshot_end_link(scene: Scene, step: str, snapshot: Snapshot) -> Link:
     """Of our finalizers on a snapshot, or a group, that is being deleted."""
@@ -77,11 +80,11 @@ def _content_first(scene: Scene, step: str, snapshot: Any, because: Any) -> Link
 
 def _driver_deletes(scene: Scene, step: str, content: Any, because: Any) -> Link:
     driver, since_s = content.spec.driver, _since_s(content)
-    error = content.status.error if content.status else None
-    if error is not None and error.message:
-        told = diagnosed(error.message, driver=driver, namespace=ref_of(content).namespace, program="csi-snapshotter")
+    failed = next(iter(scene.events(content, *DELETE_ERRORS)), None)
+    if failed is not None:
+        told = diagnosed(failed.message, driver=driver, namespace=ref_of(content).namespace, program="csi-snapshotter")
         text = f"the driver {driver} does not delete the snapshot"
-        return failed_link(step, told, text, moment_s(error.time) or since_s, error.message, BACK_OFF)
+        return failed_link(step, told, text, failed.first_s or since_s, failed.message, BACK_OFF)
     others = [one for one in finalizers_of(content) if one != row_of(content).content_finalizer]
     if others:
         text = f'its content "{content.metadata.name}" is held by {", ".join(others)}'
