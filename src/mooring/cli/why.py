@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, STRING
-from mooring.base.flags import Parsed, UsageError, flag
+from mooring.base.flags import Parsed, flag
 from mooring.base.text import visible
+from mooring.cli.objects import object_named
 from mooring.cli.people import answer_of, run_for_people, words_and_flags
 from mooring.cli.process import Command, Machine
 from mooring.cli.tables import AsKubectlFlags, ProcessFlags
@@ -108,24 +109,13 @@ class Why:
             await self._clock.sleep(LOOKS_AGAIN_S)
 
     async def _look(self) -> tuple[int, str]:
-        return await self._all() if not self._words else await self._one(*self._object())
-
-    def _object(self) -> tuple[str, Key]:
-        from mooring.api.meta import Key
-        from mooring.inspect.why.chains import ALIASES, NAMESPACED
-
-        words = self._words[0].split("/") if len(self._words) == 1 else list(self._words)
-        if len(words) not in (2, 3) or not all(words):
-            raise UsageError(f"name the object as KIND/NAME, as in pod/web-0; got {' '.join(self._words)!r}")
-        kind = ALIASES.get(words[0].lower())
-        if kind is None:
-            raise UsageError(f"{words[0]!r} is no kind that mooring why knows; it knows {', '.join(dict.fromkeys(ALIASES.values()))}")
-        namespace = words[1] if len(words) == 3 else self._namespace or self._home
-        return kind, Key(namespace if kind in NAMESPACED else "", words[-1])
+        if not self._words:
+            return await self._all()
+        return await self._one(*object_named(self._words, self._namespace or self._home, "mooring why"))
 
     async def _one(self, kind: str, key: Key) -> tuple[int, str]:
+        from mooring.inspect.reading import Reading
         from mooring.inspect.why.chains import explained
-        from mooring.inspect.why.reading import Reading
         from mooring.inspect.why.render import as_text, as_values
 
         now_s = self._clock.wall_s()
@@ -146,7 +136,7 @@ class Why:
         return _worst(chains), text + "".join(f"not listed: {visible(one)}\n" for one in stuck.refused)
 
     def _values(self, values: Any) -> str:
-        from mooring.inspect.why.render import as_json, as_yaml
+        from mooring.inspect.printing import as_json, as_yaml
 
         return as_json(values) if self._output == "json" else as_yaml(values)
 

@@ -26,7 +26,7 @@ from mooring.base.clock import Clock, Instant
 from mooring.base.units import format_duration
 from mooring.control.lease.record import LeaseRecord, LeaseTimes, record_of
 from mooring.inspect.left_behind import HeldObject, LeftBehind, LiveLease, Traces, finalizer_of
-from mooring.inspect.why.leaders import lock_names
+from mooring.inspect.locks import lock_names
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Conflict, NotFound
 from mooring.kube.list_all import list_all

@@ -165,6 +165,11 @@ def wanted_content(snapshot: Snapshot) -> str:
     return imported_name(snapshot) or content_name(snapshot)
 
 
+def content_key(snapshot: Snapshot) -> Key:
+    """Of the content that it is bound to, or is to be bound to, whether that is there or not."""
+    return Key("", bound_name(snapshot) or wanted_content(snapshot))
+
+
 def may_get_content(snapshot: Snapshot) -> bool:
     """True for one that lives, and that a content may have been made for, or bound to, by a write that does not show yet."""
     return row_of(snapshot).source_finalizer in finalizers_of(snapshot) and not bound_name(snapshot) and not is_deleting(snapshot)

@@ -16,11 +16,11 @@ from mooring.api.volume_names import attachment_name, unique_name
 from mooring.base.units import format_duration
 from mooring.cluster.attachdetach.identity import MANAGED, is_managed
 from mooring.csi.driver_capabilities import DriverCapabilities
+from mooring.inspect.scene import Scene, moment_s
 from mooring.inspect.why.chain import Command, Link, Mover, State, unseen_link
 from mooring.inspect.why.diagnosis import diagnosed, failed_link
 from mooring.inspect.why.leaders import silent_link
 from mooring.inspect.why.nodes import silent_node_link
-from mooring.inspect.why.scene import Scene, moment_s
 from mooring.inspect.why.volumes import needs_attach
 from mooring.sidecars.attacher import reasons as why
 from mooring.sidecars.attacher.decide import decide_attachment

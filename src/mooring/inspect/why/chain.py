@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 
-from mooring.inspect.why.scene import Unseen
+from mooring.inspect.scene import Unseen
 
 
 class State(enum.StrEnum):

@@ -9,9 +9,11 @@ from mooring.api.binding import claims_of
 from mooring.api.core import PersistentVolume
 from mooring.api.meta import Key, is_deleting
 from mooring.api.nodes import is_out_of_service, is_ready
-from mooring.base.errors import ConfigError
 from mooring.cluster.snapshots.kinds import Snapshot
 from mooring.cluster.snapshots.view import row_of, snapshot_of
+from mooring.inspect.objects import NotThere
+from mooring.inspect.reading import Reading
+from mooring.inspect.scene import moment_s
 from mooring.inspect.why.attaching import attachment_link
 from mooring.inspect.why.chain import Chain, Command, Link, Mover, State, unseen_link
 from mooring.inspect.why.changing import growth_link, modification_link
@@ -19,25 +21,7 @@ from mooring.inspect.why.claims import claim_link
 from mooring.inspect.why.deleting import deletion_links
 from mooring.inspect.why.nodes import silent_node_link, silent_since_s
 from mooring.inspect.why.pods import pod_links
-from mooring.inspect.why.reading import Reading
-from mooring.inspect.why.scene import moment_s
 from mooring.inspect.why.snapshotting import snapshot_links
-
-ALIASES: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("pod", "pods", "po"), "pod"),
-    **dict.fromkeys(("pvc", "pvcs", "claim", "persistentvolumeclaim", "persistentvolumeclaims"), "pvc"),
-    **dict.fromkeys(("pv", "pvs", "persistentvolume", "persistentvolumes"), "pv"),
-    **dict.fromkeys(("va", "volumeattachment", "volumeattachments"), "volumeattachment"),
-    **dict.fromkeys(("node", "nodes", "no"), "node"),
-    **dict.fromkeys(("vs", "volumesnapshot", "volumesnapshots", "snapshot"), "volumesnapshot"),
-    **dict.fromkeys(("vsc", "volumesnapshotcontent", "volumesnapshotcontents"), "volumesnapshotcontent"),
-    **dict.fromkeys(("vgs", "volumegroupsnapshot", "volumegroupsnapshots", "group"), "volumegroupsnapshot"),
-}
-"""What people type → the kind."""
-
-
-class NotThere(ConfigError):
-    """The object that was asked about does not exist."""
 
 
 async def explained(reading: Reading, kind: str, key: Key) -> Chain:
@@ -205,4 +189,3 @@ _CHAINS: Final[Mapping[str, Callable[[Reading, Key], Awaitable[Links | None]]]] 
     "volumesnapshotcontent": _content,
     "volumegroupsnapshot": _group,
 }
-NAMESPACED: Final = ("pod", "pvc", "volumesnapshot", "volumegroupsnapshot")

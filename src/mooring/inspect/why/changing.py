@@ -11,10 +11,10 @@ from mooring.api.core import PersistentVolumeClaim
 from mooring.api.meta import Key, key_of
 from mooring.api.migration import driver_and_handle
 from mooring.cluster.binder.view import BY_CLAIM
+from mooring.inspect.scene import Scene, moment_s
 from mooring.inspect.why.chain import Command, Link, Mover, State
 from mooring.inspect.why.diagnosis import diagnosed, failed_link
 from mooring.inspect.why.leaders import silent_link
-from mooring.inspect.why.scene import Scene, moment_s
 
 _STEPS: Final[Mapping[str, tuple[str, str]]] = {
     "ControllerResizeInProgress": ("the driver is to grow the volume on the storage", "csi-resizer"),

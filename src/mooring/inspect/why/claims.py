@@ -15,10 +15,10 @@ from mooring.cluster.binder.view import View, Volumes, is_default
 from mooring.cluster.binder.volumes import reasons as why
 from mooring.cluster.binder.volumes.decide import decide_claim
 from mooring.cluster.binder.volumes.decision import Absent
+from mooring.inspect.scene import Scene, moment_s
 from mooring.inspect.why.chain import Command, Link, Mover, State, unseen_link
 from mooring.inspect.why.diagnosis import diagnosed, failed_link
 from mooring.inspect.why.leaders import leader, silent_link
-from mooring.inspect.why.scene import Scene, moment_s
 
 QUIET_S: Final = 30.0
 """How long a provisioner may be silent about a claim before that is told."""

@@ -12,11 +12,11 @@ from mooring.api.meta import Key, Object, finalizers_of, is_deleting, key_of
 from mooring.api.migration import driver_and_handle
 from mooring.api.snapshot import VolumeSnapshot, VolumeSnapshotContent
 from mooring.api.storage import VolumeAttachment
+from mooring.inspect.scene import Scene, moment_s
 from mooring.inspect.why.attaching import attachment_link
 from mooring.inspect.why.chain import Command, Link, Mover, State
 from mooring.inspect.why.diagnosis import diagnosed, failed_link
 from mooring.inspect.why.leaders import silent_link
-from mooring.inspect.why.scene import Scene, moment_s
 from mooring.inspect.why.snapshots_end import claim_end_link, content_end_link, snapshot_end_link
 
 NEVER_BY_HAND: Final = "do not take it off by hand: what it protects would be lost or leaked"

@@ -7,26 +7,12 @@ from typing import Final
 
 from mooring.api.coordination import Lease
 from mooring.api.names import sanitised
+from mooring.inspect.locks import CONTROLLER_LOCKS, LOCKS, TOGETHER
+from mooring.inspect.scene import Scene, moment_s
 from mooring.inspect.why.chain import Command, Link, Mover, State
-from mooring.inspect.why.scene import Scene, moment_s
-
-LOCKS: Final = {
-    "csi-attacher": "external-attacher-leader-{}",
-    "csi-provisioner": "{}",
-    "csi-resizer": "external-resizer-{}",
-    "csi-snapshotter": "external-snapshotter-leader-{}",
-}
-"""Names of the Leases of a driver's sidecars: the Go ones', which Mooring's have, too."""
-TOGETHER: Final = "mooring-controller-{}"
-"""The Lease of several sidecars in one process."""
 
 SKEW_S: Final = 30.0
 """How far the clock of a cluster may be from ours before a renewal counts as missed."""
-
-
-def lock_names(driver: str) -> tuple[str, ...]:
-    """Of all Leases that a driver's sidecars may hold."""
-    return tuple(lock.format(sanitised(driver)) for lock in (*LOCKS.values(), TOGETHER))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,10 +38,6 @@ def _leader(scene: Scene, lease: Lease) -> Leader:
     holds_s = (spec.lease_duration_seconds or 15) + SKEW_S
     is_live = bool(spec.holder_identity) and scene.now_s - renewed_s < holds_s
     return Leader(f"{lease.metadata.namespace}/{lease.metadata.name}", spec.holder_identity or "", renewed_s, is_live)
-
-
-CONTROLLER_LOCKS: Final = {"snapshot-controller": "snapshot-controller-leader"}
-"""Names of the Leases of controllers that serve all drivers."""
 
 
 def silent_controller_link(scene: Scene, step: str, program: str) -> Link | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mooring.api.meta import Key
 from mooring.api.nodes import READY, condition_of
+from mooring.inspect.scene import Scene, moment_s
 from mooring.inspect.why.chain import Command, Link, Mover, State
-from mooring.inspect.why.scene import Scene, moment_s
 
 
 def silent_node_link(scene: Scene, step: str, node: str, text: str, since_s: float = 0.0, error: str = "", retry: str = "") -> Link:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import textwrap
 from collections.abc import Sequence
 from typing import Any, Final
 
-import yaml
-
 from mooring.base.clock import rfc3339
 from mooring.base.text import visible
-from mooring.base.units import format_duration
+from mooring.inspect.printing import WIDTH, ago, wrapped
 from mooring.inspect.why.chain import Chain, Link, State
 
-WIDTH: Final = 80
 NAME_WIDTH: Final = 28
 _MARKS: Final = {State.DONE: "done", State.WAITING: "waiting", State.FAILED: "FAILED", State.UNSEEN: "unseen"}
 
@@ -26,14 +21,14 @@ def as_text(chain: Chain, now_s: float, width: int = WIDTH) -> str:
     for link in chain.links:
         head = f"  {_MARKS[link.state]:<8} {visible(link.name):<{column}}"
         if len(link.name) <= column:
-            lines += _wrapped(f"{head}  ", link.text, width)
+            lines += wrapped(f"{head}  ", link.text, width)
         else:
-            lines += [head, *_wrapped(" " * 13, link.text, width)]
+            lines += [head, *wrapped(" " * 13, link.text, width)]
     blocking = chain.blocking
     if blocking is not None:
         lines += ["", *_details(blocking, now_s, width)]
     for one in chain.unseen:
-        lines += _wrapped("not seen    ", f"{one.what}: {one.why}", width)
+        lines += wrapped("not seen    ", f"{one.what}: {one.why}", width)
     return "\n".join(lines) + "\n"
 
 
@@ -41,34 +36,24 @@ def _headline(chain: Chain, now_s: float) -> str:
     blocking = chain.blocking
     if blocking is None:
         return f"{visible(chain.subject)}: nothing is in its way"
-    since = f", for {_ago(now_s - blocking.since_s)}" if blocking.since_s else ""
+    since = f", for {ago(now_s - blocking.since_s)}" if blocking.since_s else ""
     return f"{visible(chain.subject)}: {_MARKS[blocking.state]} at {visible(blocking.name)}{since}"
 
 
 def _details(link: Link, now_s: float, width: int) -> list[str]:
-    lines = _wrapped("whose move  ", link.who, width)
+    lines = wrapped("whose move  ", link.who, width)
     if link.since_s:
-        lines += _wrapped("since       ", f"{rfc3339(link.since_s)} ({_ago(now_s - link.since_s)})", width)
+        lines += wrapped("since       ", f"{rfc3339(link.since_s)} ({ago(now_s - link.since_s)})", width)
     if link.error:
-        lines += _wrapped("last error  ", link.error, width)
+        lines += wrapped("last error  ", link.error, width)
     if link.meaning:
-        lines += _wrapped(f"{link.code:<11} ", link.meaning, width)
+        lines += wrapped(f"{link.code:<11} ", link.meaning, width)
     if link.retry:
-        lines += _wrapped("next try    ", link.retry, width)
+        lines += wrapped("next try    ", link.retry, width)
     for number, command in enumerate(link.commands):
         lines.append(f"{'next' if number == 0 else 'or':<11} {visible(command.line)}")
-        lines += _wrapped("            ", ("" if command.safe else "CAREFUL: ") + command.effect, width)
+        lines += wrapped("            ", ("" if command.safe else "CAREFUL: ") + command.effect, width)
     return lines
-
-
-def _wrapped(head: str, text: str, width: int) -> list[str]:
-    room = max(40, width)
-    body = textwrap.wrap(visible(text), room, initial_indent=head, subsequent_indent=" " * len(head), break_long_words=False)
-    return body or [head.rstrip()]
-
-
-def _ago(seconds: float) -> str:
-    return format_duration(float(max(0, round(seconds))))
 
 
 def as_list(chains: Sequence[Chain], now_s: float, width: int = WIDTH) -> str:
@@ -77,10 +62,10 @@ def as_list(chains: Sequence[Chain], now_s: float, width: int = WIDTH) -> str:
     for chain in chains:
         link = chain.blocking
         if link is not None:
-            since = f"  for {_ago(now_s - link.since_s)}" if link.since_s else ""
+            since = f"  for {ago(now_s - link.since_s)}" if link.since_s else ""
             lines.append(f"{visible(chain.subject)}  {_MARKS[link.state]} at {visible(link.name)}{since}")
-            lines += _wrapped("    ", link.text, width)
-            lines += _wrapped("    whose move: ", link.who, width)
+            lines += wrapped("    ", link.text, width)
+            lines += wrapped("    whose move: ", link.who, width)
     return "\n".join(lines) + "\n"
 
 
@@ -110,11 +95,3 @@ def _link_values(link: Link) -> dict[str, Any]:
         "commands": [{"line": one.line, "effect": one.effect, "safe": one.safe} for one in link.commands],
     }
     return {name: value for name, value in values.items() if value not in ("", [])}
-
-
-def as_json(values: Any) -> str:
-    return json.dumps(values, indent=2) + "\n"
-
-
-def as_yaml(values: Any) -> str:
-    return str(yaml.safe_dump(values, sort_keys=False, allow_unicode=True))

@@ -15,10 +15,10 @@ from mooring.cluster.snapshots.decide_deletion import decide_deletion, group_of
 from mooring.cluster.snapshots.decide_protection import decide_claim, decide_content
 from mooring.cluster.snapshots.kinds import SINGLES, Content, Snapshot
 from mooring.cluster.snapshots.view import ref_of, row_of, snapshot_of
+from mooring.inspect.scene import Scene, moment_s
 from mooring.inspect.why.chain import Command, Link, Mover, State
 from mooring.inspect.why.diagnosis import diagnosed, failed_link
 from mooring.inspect.why.leaders import silent_controller_link, silent_link
-from mooring.inspect.why.scene import Scene, moment_s
 from mooring.inspect.why.snapshotting import BACK_OFF, CONTROLLER, FOREVER_S, content_of, view_of
 
 DELETE_ERRORS: Final = ("SnapshotDeleteError", "GroupSnapshotDeleteError")

@@ -16,12 +16,12 @@ from mooring.api.snapshot import SnapshotError
 from mooring.cluster.snapshots import reasons as why
 from mooring.cluster.snapshots.decide import decide_snapshot
 from mooring.cluster.snapshots.kinds import SINGLES, Content, Snapshot
-from mooring.cluster.snapshots.view import View, bound_name, claim_of, class_name_of, is_ready, row_of, wanted_content
+from mooring.cluster.snapshots.view import View, bound_name, claim_of, class_name_of, content_key, is_ready, row_of
+from mooring.inspect.scene import Scene, moment_s
 from mooring.inspect.why.chain import Command, Link, Mover, State, unseen_link
 from mooring.inspect.why.claims import claim_link
 from mooring.inspect.why.diagnosis import diagnosed, failed_link
 from mooring.inspect.why.leaders import silent_controller_link, silent_link
-from mooring.inspect.why.scene import Scene, moment_s
 
 CONTROLLER: Final = "snapshot-controller"
 BACK_OFF: Final = "csi-snapshotter tries again by itself"
@@ -66,11 +66,6 @@ def claims_of(scene: Scene, snapshot: Snapshot) -> list[Key]:
         return []
     claims = (one for one in scene.claims.values() if one.metadata.namespace == namespace)
     return sorted((key_of(one) for one in claims if selects(selector, one.metadata.labels)), key=str)
-
-
-def content_key(snapshot: Snapshot) -> Key:
-    """Of the content that it is bound to, or is to be bound to, whether that is there or not."""
-    return Key("", bound_name(snapshot) or wanted_content(snapshot))
 
 
 def content_of(scene: Scene, snapshot: Snapshot) -> Content | None:

@@ -11,9 +11,10 @@ from mooring.api.meta import Key, is_deleting, key_of
 from mooring.api.pods import PODS, Pod
 from mooring.api.snapshot import VOLUME_SNAPSHOTS, VolumeSnapshot
 from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
+from mooring.inspect.objects import NotThere
+from mooring.inspect.reading import Reading
 from mooring.inspect.why.chain import Chain, State
-from mooring.inspect.why.chains import NotThere, explained
-from mooring.inspect.why.reading import Reading
+from mooring.inspect.why.chains import explained
 from mooring.kube.cluster import Cluster, Selection
 from mooring.kube.errors import Forbidden, NotServed
 from mooring.kube.list_all import list_all

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mooring.api.meta import Key
-from mooring.inspect.why.scene import Scene
+from mooring.inspect.scene import Scene
 
 
 def needs_attach(scene: Scene, driver: str) -> bool:

@@ -1,4 +1,4 @@
-"""Reads what an explanation needs. Names lead from one object to the next; of a kind as a whole only what no name leads to is listed.
+"""Reads an object with its chain. Names lead from one object to the next; of a kind as a whole only what no name leads to is listed.
 
 Nothing here writes. What the API server refuses to show is noted in the scene, and the explanation goes on without it.
 """
@@ -25,10 +25,9 @@ from mooring.api.volume_names import attachment_name
 from mooring.cluster.binder.view import BY_CLAIM, CLAIM_INDEXES, POD_INDEXES, VOLUME_INDEXES
 from mooring.cluster.snapshots import view as snapshots_view
 from mooring.cluster.snapshots.kinds import SINGLES, Snapshot
-from mooring.cluster.snapshots.view import class_name_of, row_of, snapshot_of
-from mooring.inspect.why.leaders import CONTROLLER_LOCKS, lock_names
-from mooring.inspect.why.scene import Scene, SeenEvent, Shelf
-from mooring.inspect.why.snapshotting import content_key
+from mooring.cluster.snapshots.view import class_name_of, content_key, row_of, snapshot_of
+from mooring.inspect.locks import CONTROLLER_LOCKS, lock_names
+from mooring.inspect.scene import Scene, SeenEvent, Shelf
 from mooring.kube.cluster import EVERYTHING, Cluster, Selection
 from mooring.kube.errors import Forbidden, NotFound, NotServed
 from mooring.kube.list_all import list_all
