@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 import pytest
 
@@ -537,6 +537,38 @@ async def test_a_claim_whose_answer_is_read_after_a_stop_is_not_told_as_leadersh
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
+
+
+async def test_who_won_and_stood_still_before_its_work_says_that_it_leads_no_more() -> None:
+    """Seed 1381 of the plane, once more: a standby ends its watch between the answer and its work, and was stopped there."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    told: list[tuple[float | None, bool]] = []
+    async with election("a") as (cluster, (a,)):
+        b = Replica(cluster, "bb")
+        watch = b.wire.watch
+
+        async def stopped_at_its_end(*args: object, **options: object) -> AsyncGenerator[object, None]:
+            try:
+                async for event in watch(*args, **options):  # type: ignore[arg-type]
+                    yield event
+            finally:
+                if b.elector.role is Role.LEADING:
+                    loop.stand_still(11.0)
+
+        async def work() -> None:
+            told.append((b.gauge("leader_election_master_status"), b.elector.is_leader))
+            await asyncio.sleep(60)
+
+        b.wire.watch = stopped_at_its_end  # type: ignore[method-assign, assignment]
+        b.work = work  # type: ignore[method-assign]
+        b.start()
+        await asyncio.sleep(5)
+        a.wire.refusing = True
+        await until(lambda: told)
+        await b.stop()
+    assert (0.0, False) == told[0]
+    assert ["bb became leader", "bb stopped leading"] == [message for *_, message in b.events][:2]
 
 
 async def test_LE07_leader_and_standby_are_healthy():

@@ -202,6 +202,7 @@ class LeaderElector:
 
         The work's task is in no group: a group would wait for work that refuses to end, and leaving that is the point of WorkOutlivesLease.
         """
+        self._announce()  # once more: the process may have been stopped since it won
         task = asyncio.get_running_loop().create_task(_run(work, self._fence_of_term()), name=f"lease/{self._me.lock_name}/work")
         called_off: asyncio.CancelledError | None = None
         try:
