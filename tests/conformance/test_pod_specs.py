@@ -60,6 +60,18 @@ JUDGED: dict[str, Row] = {
         pod(securityContext={"seccompProfile": {"type": "Localhost"}}),
         [(REQUIRED, "spec.securityContext.seccompProfile.localhostProfile")],
     ),
+    "seclocalpath": (
+        pod(securityContext={"seccompProfile": {"type": "Localhost", "localhostProfile": "a/../b"}}),
+        [(INVALID, "spec.securityContext.seccompProfile.localhostProfile")],
+    ),
+    "secnotlocal": (
+        pod(securityContext={"seccompProfile": {"type": "RuntimeDefault", "localhostProfile": "a"}}),
+        [(INVALID, "spec.securityContext.seccompProfile.localhostProfile")],
+    ),
+    "sectypeless": (
+        pod(securityContext={"seccompProfile": {"localhostProfile": "a"}}),
+        [(REQUIRED, "spec.securityContext.seccompProfile.type"), (INVALID, "spec.securityContext.seccompProfile.localhostProfile")],
+    ),
     "csuser": (container(securityContext={"runAsUser": -1}), [(INVALID, "spec.containers[0].securityContext.runAsUser")]),
     "csproc": (container(securityContext={"procMount": "x"}), [(UNSUPPORTED, "spec.containers[0].securityContext.procMount")]),
     "csape": (

@@ -81,6 +81,14 @@ REFUSED: dict[str, tuple[str, Json, list[tuple[str, str, str]]]] = {
         rolling(maxSurge=0, maxUnavailable=0),
         [(INVALID, "spec.strategy.rollingUpdate.maxUnavailable", "may not be 0 when `maxSurge` is 0")],
     ),
+    "no_percent": (
+        "Deployment",
+        rolling(maxSurge="many", maxUnavailable="10"),
+        [
+            (INVALID, "spec.strategy.rollingUpdate.maxUnavailable", "a valid percent string must be a numeric string"),
+            (INVALID, "spec.strategy.rollingUpdate.maxSurge", "a valid percent string must be a numeric string"),
+        ],
+    ),
     "percent": (
         "Deployment",
         rolling(maxSurge="many"),

@@ -12,7 +12,7 @@ from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.node.volumes.state.desired import Growth, PodUse, Volume, decide_growth
-from mooring.node.volumes.stats import NoStats, VolumeStats, usage_of
+from mooring.node.volumes.stats import NoStats, VolumeUsage, usage_of
 from mooring.node.volumes.steps import requests
 from mooring.node.volumes.steps.fs_group import Walk
 from mooring.node.volumes.steps.growth import INFEASIBLE, refused_patch
@@ -176,7 +176,7 @@ def test_usage_of_an_answer() -> None:
     answer = csi.NodeGetVolumeStatsResponse(
         usage=[unit(unit=unit.BYTES, total=3, available=1, used=2), unit(unit=unit.INODES, total=9, available=8, used=1), unit(unit=77)]
     )
-    assert VolumeStats(3, 1, 2, 9, 8, 1) == usage_of(answer)
+    assert VolumeUsage(3, 1, 2, 9, 8, 1) == usage_of(answer)
 
 
 def test_STA2_an_answer_without_anything_is_an_error() -> None:

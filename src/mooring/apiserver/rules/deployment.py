@@ -29,6 +29,7 @@ _HISTORY: Final = 10
 _DEADLINE_S: Final = 600
 _UNREADABLE: Final = "invalid label selector"
 _STRATEGIES: Final = ("Recreate", "RollingUpdate")
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,400}")
 _PERCENT: Final = re.compile(r"[0-9]+%")
 _PERCENT_TEXT: Final = (
     "a valid percent string must be a numeric string followed by an ending '%' "
@@ -117,7 +118,7 @@ def _validate_rolling(rolling: Json) -> Iterator[FieldCause]:
     unavailable = rolling["maxUnavailable"]
     if _number(unavailable) == 0 == _number(rolling["maxSurge"]):
         yield field_errors.invalid(f"{field}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0")
-    if isinstance(unavailable, str) and _number(unavailable) > 100:
+    if isinstance(unavailable, str) and _PERCENT.fullmatch(unavailable) and _number(unavailable) > 100:
         yield field_errors.invalid(f"{field}.maxUnavailable", unavailable, "must not be greater than 100%")
 
 
@@ -129,10 +130,10 @@ def validate_share(value: Any, field: str) -> list[FieldCause]:
 
 
 def _number(share: Any) -> int:
-    """0 for a text that is no percentage."""
+    """0 for a text that is no number, as Go reads it, and no percentage."""
     if isinstance(share, int):
         return share
-    return int(share.removesuffix("%")) if _PERCENT.fullmatch(share) else 0
+    return int(share.removesuffix("%")) if _PERCENT.fullmatch(share) or _NUMBER.fullmatch(share) else 0
 
 
 def _validate_update(new: Json, old: Json) -> list[FieldCause]:

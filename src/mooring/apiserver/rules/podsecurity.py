@@ -10,6 +10,7 @@ from mooring.apiserver import field_errors
 from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json
 from mooring.apiserver.rules import checks, podwindows
+from mooring.apiserver.rules.podvolumes import relative_path
 
 _ID_MAX: Final = 2**31 - 1
 _APP_ARMOR_MAX: Final = 4095
@@ -66,9 +67,22 @@ def _validate_common(context: Json, field: str) -> Iterator[FieldCause]:
     profile, at = context.get("seccompProfile"), f"{field}.seccompProfile"
     if profile is None:
         return
-    yield from checks.one_of(profile["type"], f"{at}.type", _PROFILES)
-    if profile["type"] == "Localhost" and not profile.get("localhostProfile"):
-        yield field_errors.required(f"{at}.localhostProfile", "must be set when seccomp type is Localhost")
+    yield from _validate_seccomp(profile, at)
+
+
+def _validate_seccomp(profile: Json, field: str) -> Iterator[FieldCause]:
+    kind, local, at = profile["type"], profile.get("localhostProfile"), f"{field}.localhostProfile"
+    if kind:
+        yield from checks.one_of(kind, f"{field}.type", _PROFILES)
+    else:
+        yield field_errors.required(f"{field}.type", "type is required when seccompProfile is set")
+    if kind == "Localhost" and local is None:
+        yield field_errors.required(at, "must be set when seccomp type is Localhost")
+    elif kind == "Localhost" and local is not None:
+        yield from relative_path(local, at)
+    elif local is not None:
+        shown = {"Type": kind, "LocalhostProfile": local}  # the real server's text has the fields of its struct, by their names in Go
+        yield field_errors.invalid(at, shown, "can only be set when seccomp type is Localhost")
 
 
 def _validate_app_armor(profile: Json, field: str) -> Iterator[FieldCause]:
