@@ -6,9 +6,9 @@
 Each reader says which fields it needs and by which indexes it looks things up; the cache keeps what all of them together need. So several
 controllers of one program cost one watch and one copy of each object.
 
-Managers that come and go on their own take a share each. A share is used as caches of one's own are: its handlers are told of the fields
+Managers that come and go on their own take a share each. A share is used as caches of one's own are: its handlers see the fields
 that it asked for, its writes are its own alone, and it waits for its own kinds. Which kinds, fields and indexes there are has to be known
-before the caches run; a share that comes later asks for some of these, and is told what is there.
+before the caches run; a share that comes later asks for some of these, and gets what is there.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class Caches:
         return tuple(own.informer for own in self._own.values() if own.awaited)
 
     def start(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
-        """The tasks that follow the API server; cancel them to end. A share has none: it is told what happens until its `end`."""
+        """The tasks that follow the API server; cancel them to end. A share has none: it follows the changes until its `end`."""
         if not self._is_share:
             return self._run_all(group)
         self._wanted.set()
@@ -165,7 +165,7 @@ class Caches:
         return []
 
     def end(self) -> None:
-        """A share that was started is told nothing more."""
+        """A share that was started follows no more changes."""
         for informer in self.informers if self._is_share else ():
             informer.leave()
 

@@ -4,8 +4,8 @@
 - A result may park the key under topics. Telling one of them wakes it, also when it was told between decision and parking.
 - A failure (`Retry`, `ApiError`) delays the key by a back-off that doubles; a topic that could heal it ends the wait at once.
 - `Stale` and `again` reconcile once more at once, STEPS_MAX times; then other keys get their turn, and a stale one waits for its back-off.
-  One that stays stale is told.
-- `Deciding` in place of a reconcile: what was decided is explained, then performed; users are told of a failure, and the key fails.
+  The log names one that stays stale.
+- `Deciding` in place of a reconcile: the controller explains the decision and performs it; users see a failure, and the key fails.
 - Any other exception is a bug: it is logged, and the key comes again after its back-off.
 """
 
@@ -37,8 +37,8 @@ T = TypeVar("T", bound=Object)
 STEPS_MAX: Final = 4
 """Reconciles of one key in a row before others get their turn."""
 
-STALE_TOLD: Final = 2
-"""Back-offs in a row of a stale key, from which on it is told."""
+STALE_LOGGED: Final = 2
+"""Back-offs in a row of a stale key, from which on the log names it."""
 
 AGAIN_S_MIN: Final = 0.001
 """The shortest rest of a key. A key that comes a rounding error too early would otherwise be back at once, again and again."""
@@ -242,7 +242,7 @@ class Controller(Generic[K]):
             if problem is not None and not waits:
                 raise Failed(problem.error, problem=problem)
         except Failed as failure:
-            if how.show is not None and not failure.is_told and self.failures(key) + 1 >= failure.patience:
+            if how.show is not None and not failure.is_shown and self.failures(key) + 1 >= failure.patience:
                 await how.show(key, decision, failure)
             work = how.work if isinstance(how.work, str) else how.work(key, decision)
             text = f"failed to {work}: {failure}" if work else str(failure)
@@ -262,7 +262,7 @@ class Controller(Generic[K]):
         """
         delay_s = self._queue.retry(key)
         self._stale_count.inc()
-        if self._queue.failures(key) >= STALE_TOLD:
+        if self._queue.failures(key) >= STALE_LOGGED:
             text = f"what is stored is another than the cache shows, again and again: {why}"
             self._show(key, TriesAgain(text, delay_s))
             self._log.bind(**self._about(key)).error(text, retry_in_s=round(delay_s, 3))

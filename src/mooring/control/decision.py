@@ -50,10 +50,10 @@ class Failed(MooringError):
 
     code: the gRPC code of the driver's answer, None for another failure.
     heals: topics that may end the failure; the key is tried again when one of them is told.
-    is_told: users need not be told: they were, or it is not their business.
+    is_shown: users have seen it already, or it is not their business.
     patience: users hear of it from so many failures in a row on.
     is_unanswered: a write to the API server was not answered; it may have been done, or be done later.
-    problem: the reason, where the decision itself found the failure; or a room's own record of what users are told.
+    problem: the reason, where the decision itself found the failure; or a room's own record of the text for users.
     """
 
     def __init__(
@@ -62,13 +62,13 @@ class Failed(MooringError):
         *,
         code: int | None = None,
         heals: Iterable[Topic] = (),
-        is_told: bool = False,
+        is_shown: bool = False,
         patience: int = 1,
         is_unanswered: bool = False,
         problem: Problem | None = None,
     ) -> None:
         super().__init__(text)
-        self.code, self.heals, self.is_told, self.patience = code, frozenset(heals), is_told, patience
+        self.code, self.heals, self.is_shown, self.patience = code, frozenset(heals), is_shown, patience
         self.is_unanswered, self.problem = is_unanswered, problem
 
 
@@ -78,10 +78,10 @@ class Deciding(Generic[K, A]):
 
     decide: pure; nothing is awaited between it and the first action. perform: carries out the actions; it raises Failed, Stale, ApiError,
     and returns another result than the decision's own, or None. It is called without actions, too.
-    show: tells users of a failure, or of a problem; None where only the log does. work: a verb, for the log: "failed to …".
+    show: shows a failure, or a problem, to users; None where the log alone has it. work: a verb, for the log: "failed to …".
     ended: called in any case, at the end.
 
-    A problem that waits for a topic or a time is told, and waits; it is looked at again while it lasts. Any other one is a failure.
+    A problem that waits for a topic or a time is shown, and waits; it is looked at again while it lasts. Any other one is a failure.
     """
 
     decide: Callable[[K], Decision[A]]

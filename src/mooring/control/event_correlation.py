@@ -5,7 +5,7 @@
 - One object may have so many events of a type at once, and then one now and then.
 
 Source: client-go tools/record (correlator); the numbers are its. Differs from client-go, where the types share that room: a Normal event
-before each failure takes it all, and the Warning is never told again.
+before each failure takes it all, and the Warning is never sent again.
 """
 
 from __future__ import annotations

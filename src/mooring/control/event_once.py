@@ -1,4 +1,4 @@
-"""Events and messages that are told once: again when the text is another one, and now and then while it lasts."""
+"""Sends Events and messages once: again when the text is another one, and now and then while it lasts."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from mooring.base.clock import Clock, Instant
 from mooring.control.events import REPEAT_S, SLACK_S, EventRecorder
 
 OBJECTS_MAX: Final = 50_000
-"""Objects that are remembered; of more, the one that was told of first is given up."""
+"""Objects that are remembered; of more, the earliest is given up."""
 
 
 class EventOnce:
-    """By the uid of an object, its last texts. events: where they go; None for none. repeat_s: a text that lasts is told again after this.
+    """By the uid of an object, its last texts. events: where they go; None for none. repeat_s: a text that lasts is sent again after this.
 
-    A failure that stands in a status is told by each process: the one that wrote it may have died before its Event was sent.
+    Each process sends the failure that stands in a status: the one that wrote it may have died before it sent its Event.
     """
 
     def __init__(self, events: EventRecorder | None, clock: Clock, repeat_s: float = REPEAT_S) -> None:
         self._events, self._clock, self._repeat_s = events, clock, repeat_s
-        self._told: OrderedDict[str, dict[str, tuple[str, Instant]]] = OrderedDict()
+        self._sent: OrderedDict[str, dict[str, tuple[str, Instant]]] = OrderedDict()
 
     @property
     def again_s(self) -> float:
-        """Seconds from now on until a text that is told now, or is told already, is surely to be told again."""
+        """Seconds from now on until a text that is sent now, or was sent already, is surely sent again."""
         return self._repeat_s + SLACK_S
 
     def tell(self, ref: ObjectReference, reason: str, text: str, *, type: str = "Warning", about: str = "", anew: bool = False) -> bool:
-        """Sends the event, unless it is told already. about: one of several things about the object, each with its own text.
+        """Sends the event, unless it was sent already. about: one of several things about the object, each with its own text.
 
         anew: sends it anyway. Returns False where the event was dropped, since too many wait: it is owed still.
         """
@@ -42,24 +42,24 @@ class EventOnce:
         return True
 
     def note(self, uid: str, text: str, about: str = "") -> bool:
-        """The text is told in another way, as in a log. Returns True when it is not told already."""
+        """Notes a text that goes out in another way, as in a log. Returns True when it is new."""
         is_new = self.left_s(uid, text, about) <= 0
         if is_new:
-            self._told.setdefault(uid, {})[about] = text, self._clock.now()
-            if len(self._told) > OBJECTS_MAX:
-                self._told.popitem(last=False)
+            self._sent.setdefault(uid, {})[about] = text, self._clock.now()
+            if len(self._sent) > OBJECTS_MAX:
+                self._sent.popitem(last=False)
         return is_new
 
     def left_s(self, uid: str, text: str, about: str = "") -> float:
-        """Seconds until the text is told again, 0 for one that is not told."""
-        before, at = self._told.get(uid, {}).get(about, ("", -math.inf))
+        """Seconds until the text is sent again, 0 for one that was not sent."""
+        before, at = self._sent.get(uid, {}).get(about, ("", -math.inf))
         return max(0.0, at + self._repeat_s - self._clock.now()) if before == text else 0.0
 
     def forget(self, uid: str, about: str | None = None) -> None:
-        """The object is gone, or (about) this is over: if it comes again, it is told again."""
+        """The object is gone, or (about) this is over: if it comes again, it is sent again."""
         if about is None:
-            self._told.pop(uid, None)
-        elif uid in self._told:
-            self._told[uid].pop(about, None)
-            if not self._told[uid]:
-                del self._told[uid]
+            self._sent.pop(uid, None)
+        elif uid in self._sent:
+            self._sent[uid].pop(about, None)
+            if not self._sent[uid]:
+                del self._sent[uid]

@@ -31,10 +31,10 @@ TRIES_MAX: Final = 12
 RETRY_S: Final = 10.0
 REQUEST_S: Final = 60.0
 REPEAT_S: Final = 600.0
-"""An event whose reason still holds is sent again after this time, and counted: the API server keeps Events for an hour. With what is
-tried every five minutes only, and told by a failure, that makes at least one in every quarter of an hour."""
+"""An event whose reason still holds is sent again after this time, and counted: the API server keeps Events for an hour. A failure
+that is tried every five minutes sends at least one in every quarter of an hour."""
 SLACK_S: Final = 1.0
-"""A timer takes so much longer: one that ends at the very moment may find that it was told less than REPEAT_S ago, by a rounding."""
+"""A timer takes so much longer: one that ends at the very moment may find that the event was sent less than REPEAT_S ago, by a rounding."""
 FORBIDDEN_S: Final = 600.0
 """Without the right to events the recorder tries one event in this time, and only logs the others."""
 LINGER_S: Final = 0.02

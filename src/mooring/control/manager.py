@@ -172,7 +172,7 @@ class Managers:
 
     @property
     def obstacle(self) -> str:
-        """The obstacles of all, each told once."""
+        """The obstacles of all, each once."""
         return "; ".join(dict.fromkeys(filter(None, (member.obstacle for member in self.members.values()))))
 
     async def run(self) -> None:

@@ -109,7 +109,7 @@ class ObjectWriter(Generic[T]):
             except Stale as error:
                 if isinstance(error, Vanished) or attempt == TRIES_MAX - 1:
                     raise
-            except Failed as failure:  # a conflict without a change is over as soon as it is told
+            except Failed as failure:  # a conflict without a change is over as soon as it is answered
                 if not isinstance(failure.__cause__, Conflict) or attempt == TRIES_MAX - 1:
                     raise
         raise AssertionError("unreachable")

@@ -119,7 +119,7 @@ class _Program:
         stack.push_async_callback(server.close)
 
     async def _work(self, terms: Terms, stack: AsyncExitStack) -> None:
-        """Terms of work until told to end; whoever stands by ends at once."""
+        """Runs terms of work until the program has to end; a standby ends at once."""
         self._terms = terms
         cluster = None if self._election is None else await stack.enter_async_context(self._client())
         try:
@@ -152,7 +152,7 @@ class _Program:
             exit_now=os._exit,
         )
 
-    # -- what the probes are told
+    # -- the answers to probes
 
     def _obstacle(self) -> str:
         if self._stop.is_set():

@@ -111,7 +111,7 @@ async def test_what_mostly_passes_is_shown_once_it_lasts(failures: int):
 
 
 async def test_a_failure_is_shown_unless_users_were_told(caplog: pytest.LogCaptureFixture):
-    room = Room(Decision("grows", ("call",)), outcomes=(Failed("no"), Failed("told", is_told=True), None))
+    room = Room(Decision("grows", ("call",)), outcomes=(Failed("no"), Failed("told", is_shown=True), None))
     async with room.working(5):
         pass
     assert [(0, "no", None)] == room.shown

@@ -134,7 +134,7 @@ async def test_a_write_that_is_wrong_whatever_the_object_is_told():
     writing = Writing()
     claim = await writing.begin()
     failed = await failure(writing.writer.patch(claim, wrong(claim), failing="could not be marked"))
-    assert (1, False, False) == (failed.patience, failed.is_told, failed.is_unanswered)
+    assert (1, False, False) == (failed.patience, failed.is_shown, failed.is_unanswered)
     assert str(failed).startswith("could not be marked: ")
     assert isinstance(failed.__cause__, Invalid)
     assert [PATCH, GET] == writing.world.story, "the object decides whether it was the write"

@@ -59,7 +59,7 @@ class WorkOutlivesLease(MooringError):
 
 
 class LeaderElector:
-    """candidate: with its identity, which must be this process' own. events: told when leadership begins and ends."""
+    """candidate: with its identity, which must be this process' own. events: for the begin and end of leadership."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The pod of who holds a Lease, as those who stand by watch it: the end of its process is known when its kubelet has told it.
+"""The pod of a Lease's holder, as standbys watch it: the kubelet reports the end of its process.
 
 One watch of one object. It needs the right to list and watch pods in the namespace of the candidates' pods; without it, known by asking
 first, the Lease runs out as ever.
@@ -27,7 +27,7 @@ _log = logger(__name__)
 
 
 class HolderPod:
-    """namespace: of the candidates' pods. lock: says who holds the Lease, and is told once that process is no more; then wake is set."""
+    """namespace: of the candidates' pods. lock: says who holds the Lease, and takes note of the end of that process; then wake is set."""
 
     def __init__(self, cluster: Cluster, namespace: str, lock: LeaseLock, wake: asyncio.Event, *, clock: Clock, randomness: Random) -> None:
         self._cluster, self._namespace, self._lock, self._wake = cluster, namespace, lock, wake

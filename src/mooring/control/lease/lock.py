@@ -23,7 +23,7 @@ WholeLease = dict[str, Any]
 class LeaseLock:
     """last: the answer of our last write, None when the next write has to read first. renewed_at: when that write was sent.
 
-    ended: the identity of a holder whose process is no more. on_holder: is told who holds the Lease, at each look.
+    ended: the identity of a holder whose process is no more. on_holder: called with the holder of the Lease at each look.
     """
 
     def __init__(self, cluster: Cluster, candidate: Candidate, clock: Clock) -> None:

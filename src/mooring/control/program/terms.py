@@ -69,12 +69,12 @@ class Terms:
         return "" if self._elector is None else self._elector.healthy()
 
     def end(self) -> None:
-        """Called once the program was told to end: whoever stands by ends at once."""
+        """Called once the program has to end: a standby ends at once."""
         if self.work is None and self._task is not None:
             self._task.cancel()
 
     async def run(self, elector: LeaderElector | None) -> None:
-        """Raises the error of the work, WorkOutlivesLease, and CancelledError for a standby that was told to end."""
+        """Raises the error of the work, WorkOutlivesLease, and CancelledError for a standby that has to end."""
         if self._stop_requested.is_set():
             return
         self._task, self._elector = asyncio.current_task(), elector
@@ -84,7 +84,7 @@ class Terms:
             await elector.run(self._term)
 
     async def _term(self) -> None:
-        """The work, until told to end, or until cancelled because the Lease was lost."""
+        """Runs the work until it has to end, or until the loss of the Lease cancels it."""
         if self._stop_requested.is_set():
             return
         work = self.work = self.leased.make_work()

@@ -68,7 +68,7 @@ class Reconciler:
             else:
                 await self.carry_out(target, decision.actions, _nothing)
         except Vanished as gone:  # the change that says so wakes the name; anew at once, it would come twice
-            raise Failed(str(gone), is_told=True) from gone
+            raise Failed(str(gone), is_shown=True) from gone
         finally:
             self._memory.worked_on(name)
             if calls or not decision.again:
@@ -146,7 +146,7 @@ class Reconciler:
             case Learnt.VANISHED:
                 raise Vanished("gone before it could be attached again")
             case Learnt.UNKNOWN:
-                raise Failed("can't tell whether it is still to be attached: the API server does not answer", is_told=True)
+                raise Failed("can't tell whether it is still to be attached: the API server does not answer", is_shown=True)
 
     async def _publish(self, target: Target, order: PublishOrder, call_over: Callable[[], None]) -> None:
         """Calls and saves the answer. Raises Failed, and Stale when the publish has to be undone at once."""

@@ -239,7 +239,7 @@ def _in_silence() -> Iterator[None]:
     try:
         yield
     except Failed as failure:
-        failure.is_told = True
+        failure.is_shown = True
         raise
 
 

@@ -69,7 +69,7 @@ class EphemeralVolumes:
         except AlreadyExists as error:
             self._metrics.ephemeral_failures.inc()
             await self._caches.whole_claims.refresh(Key(namespace, name))
-            raise Failed(f"the claim of ephemeral volume {action.volume_name} is there already: {error}", is_told=True) from error
+            raise Failed(f"the claim of ephemeral volume {action.volume_name} is there already: {error}", is_shown=True) from error
         except ApiError as error:
             self._metrics.ephemeral_failures.inc()
             raise Failed(refused(action.volume_name, name, str(error))) from error

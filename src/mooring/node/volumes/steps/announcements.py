@@ -72,7 +72,7 @@ class Announcements:
         return min((one for one in (decision.after_s, told_again_s) if one is not None), default=None)
 
     def failed(self, state: VolumeState, do: Do, error: StepFailed) -> None:
-        if not error.is_told:
+        if not error.is_shown:
             return
         held = [uid for uid, one in state.publications.items() if one.is_held] if do.step is Step.EXPAND else []
         kind = _OTHER_KINDS.get(do.step) or _kind(state)

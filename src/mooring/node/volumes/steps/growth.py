@@ -35,7 +35,7 @@ _CONDITIONS: Final = ("Resizing", "FileSystemResizePending", "ControllerResizeEr
 class ClaimMoved(StepFailed):
     """Others have changed the claim since it was read: it is read again, without a word to users."""
 
-    is_told = False
+    is_shown = False
 
 
 class GrowthSteps(StepTools):

@@ -133,10 +133,10 @@ class StepFailed(MooringError):
     """A step did not come to its end; str() is for the pod's event.
 
     step: `MountDevice`, `SetUp`, and others of the kubelet's names. reason: of the event. uncertain: it may be going on still.
-    is_pending: as of a failure. is_told: False for what passes by itself, and is only logged.
+    is_pending: as of a failure. is_shown: False for what passes by itself, and is only logged.
     """
 
-    is_told = True
+    is_shown = True
 
     def __init__(self, step: str, text: str, *, reason: str = "FailedMount", uncertain: bool = False, is_pending: bool = False) -> None:
         super().__init__(text)
