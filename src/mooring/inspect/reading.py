@@ -6,6 +6,7 @@ Nothing here writes. What the API server refuses to show is noted in the scene, 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
@@ -245,6 +246,15 @@ class Reading:
             await self.attachments_of(pv.metadata.name)
         for one in self.scene.attachments.by(BY_VOLUME, pv.metadata.name):
             await self._get(self.scene.nodes, NODES, Key("", one.spec.node_name))
+
+    async def refused(self, key: Key) -> SeenEvent | None:
+        """The newest Event of a controller that could not create an object of this name."""
+        chosen = Selection(namespace=key.namespace, field_selector="reason=FailedCreate")
+        name = re.compile(rf"(?<![\w.-]){re.escape(key.name)}(?![\w.-])")
+        with contextlib.suppress(Forbidden):
+            found = [one async for one in list_all(self._cluster, SEEN_EVENTS, chosen) if name.search(one.message)]
+            return max(found, key=lambda one: one.last_s, default=None)
+        return None
 
     async def _pods_of(self, namespace: str) -> None:
         if namespace not in self._listed:

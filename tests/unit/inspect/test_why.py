@@ -39,6 +39,7 @@ from tests.support.builders import (
     a_ready_node,
     a_va,
     a_volume,
+    a_workload,
     an_attached_va,
 )
 from tests.support.cluster_world import EPOCH_S
@@ -351,6 +352,23 @@ async def test_all_that_is_stuck_is_listed_and_what_failed_comes_first() -> None
     assert Mover.USER.value == code
     assert text.index("pvc default/wrong") < text.index("pvc default/waits")
     assert "not listed: volumesnapshots" in text
+
+
+async def test_a_claim_that_a_quota_keeps_from_being_made_is_the_quota_s() -> None:
+    world = WhyWorld()
+    owner = await world.create(a_workload("StatefulSet"))
+    refusal = (
+        'create Claim data-web-0 for Pod web-0 in StatefulSet web failed error: persistentvolumeclaims "data-web-0" is forbidden: '
+        "exceeded quota: tight, requested: requests.storage=1Gi, used: requests.storage=5Gi, limited: requests.storage=5Gi"
+    )
+    await world.tell(owner, "FailedCreate", refusal)
+    link = await world.blocking("pvc/data-web-0")
+    assert ("creation", "user") == (link["name"], link["mover"])
+    assert 'the StatefulSet "web" can\'t create it: the quota "tight" of the namespace is used up' == link["text"]
+    assert '"requests.storage": "AMOUNT"' in link["commands"][1]["line"]
+    assert "pvc default/data-web-0: FAILED at creation" in (await world.why())[1].replace("  FAILED", ": FAILED"), "it is listed, too"
+    with pytest.raises(ConfigError, match="does not exist"):
+        await world.why("pvc/data-web")
 
 
 # -- what can't be seen, output, words

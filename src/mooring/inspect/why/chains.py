@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
@@ -13,12 +14,13 @@ from mooring.cluster.snapshots.kinds import Snapshot
 from mooring.cluster.snapshots.view import row_of, snapshot_of
 from mooring.inspect.objects import NotThere
 from mooring.inspect.reading import Reading
-from mooring.inspect.scene import moment_s
+from mooring.inspect.scene import SeenEvent, moment_s
 from mooring.inspect.why.attaching import attachment_link
 from mooring.inspect.why.chain import Chain, Command, Link, Mover, State, unseen_link
 from mooring.inspect.why.changing import growth_link, modification_link
 from mooring.inspect.why.claims import claim_link
 from mooring.inspect.why.deleting import deletion_links
+from mooring.inspect.why.diagnosis import diagnosed, failed_link
 from mooring.inspect.why.nodes import silent_node_link, silent_since_s
 from mooring.inspect.why.pods import pod_links
 from mooring.inspect.why.snapshotting import snapshot_links
@@ -30,6 +32,9 @@ async def explained(reading: Reading, kind: str, key: Key) -> Chain:
     scene = reading.scene
     if links is None:
         hidden = next(iter(scene.unseen), None)
+        refused = await reading.refused(key) if hidden is None and kind in MADE_FOR_OTHERS else None
+        if refused is not None:
+            return Chain(f"{kind} {key}", (_refused_link(refused, key),), tuple(scene.unseen))
         if hidden is None:
             raise NotThere(f'{kind} "{key}" does not exist')
         if scene.not_served:
@@ -40,6 +45,19 @@ async def explained(reading: Reading, kind: str, key: Key) -> Chain:
 
 
 Links = tuple[Link, ...]
+
+MADE_FOR_OTHERS: Final = ("pod", "pvc")
+"""The kinds that controllers of workloads create."""
+
+
+def _refused_link(refused: SeenEvent, key: Key) -> Link:
+    """Of an object that its controller wants to create, and the API server refuses."""
+    owner = refused.involved_object
+    told = diagnosed(refused.message, driver="", namespace=key.namespace, program=owner.kind)
+    text = f'the {owner.kind} "{owner.name}" can\'t create it'
+    told = dataclasses.replace(told, cause=f"{text}: {told.cause}" if told.cause else text)
+    retry = f"the controller of the {owner.kind} tries again by itself"
+    return failed_link("creation", told, text, refused.first_s, refused.message, retry)
 
 
 def _no_kind_link(kind: str, plurals: list[str]) -> Link:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import AsyncIterator
 from typing import Final
 
@@ -12,13 +14,15 @@ from mooring.api.pods import PODS, Pod
 from mooring.api.snapshot import VOLUME_SNAPSHOTS, VolumeSnapshot
 from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.inspect.objects import NotThere
-from mooring.inspect.reading import Reading
+from mooring.inspect.reading import SEEN_EVENTS, Reading
 from mooring.inspect.why.chain import Chain, State
 from mooring.inspect.why.chains import explained
 from mooring.kube.cluster import Cluster, Selection
-from mooring.kube.errors import Forbidden, NotServed
+from mooring.kube.errors import Forbidden, NotFound, NotServed
 from mooring.kube.list_all import list_all
 
+_PLURALS: Final = {"persistentvolumeclaims": "pvc", "pods": "pod"}
+_REFUSED: Final = re.compile(r'(persistentvolumeclaims|pods) "([\w.-]+)" is forbidden')
 FOUND_MAX: Final = 200
 """How many objects are explained; more of them have few causes."""
 
@@ -55,6 +59,8 @@ class Stuck:
         async for claim in self._all(PERSISTENT_VOLUME_CLAIMS, _is_stuck_claim, namespaced=True):
             if key_of(claim) not in told:
                 yield "pvc", key_of(claim)
+        async for kind, key in self._refused():
+            yield kind, key
         async for snapshot in self._all(VOLUME_SNAPSHOTS, _is_stuck_snapshot, namespaced=True):
             yield "volumesnapshot", key_of(snapshot)
         if self._namespace is None:
@@ -62,6 +68,25 @@ class Stuck:
                 yield "pv", key_of(pv)
             async for attachment in self._all(VOLUME_ATTACHMENTS, _is_stuck_attachment):
                 yield "volumeattachment", key_of(attachment)
+
+    async def _refused(self) -> AsyncIterator[tuple[str, Key]]:
+        """The claims and pods of workloads that the API server did not let come to be."""
+        chosen, seen = Selection(namespace=self._namespace, field_selector="reason=FailedCreate"), set[tuple[str, Key]]()
+        with contextlib.suppress(Forbidden):
+            async for event in list_all(self._cluster, SEEN_EVENTS, chosen):
+                named = _REFUSED.search(event.message)
+                found = (_PLURALS[named[1]], Key(event.metadata.namespace, named[2])) if named else None
+                if found is not None and found not in seen:
+                    seen.add(found)
+                    if not await self._is_there(*found):
+                        yield found
+
+    async def _is_there(self, kind: str, key: Key) -> bool:
+        try:
+            await self._cluster.get(PODS if kind == "pod" else PERSISTENT_VOLUME_CLAIMS, key.name, key.namespace)
+        except NotFound:
+            return False
+        return True
 
     async def _all(self, kind, is_stuck, *, namespaced: bool = False):  # type: ignore[no-untyped-def]
         chosen = Selection(namespace=self._namespace if namespaced else None)
