@@ -145,6 +145,7 @@ def desk() -> Iterator[Desk]:
 DRIVER: Final = ".venv/bin/mooring driver hostpath --endpoint unix:///tmp/csi.sock --state /tmp/hostpath --node-id n1"
 SERVER: Final = ".venv/bin/mooring apiserver --memory --kubeconfig kubeconfig"
 DEV: Final = ".venv/bin/mooring dev --state dev"
+MANIFESTS: Final = f"cp -r {ROOT / 'deploy' / 'attacher'} manifests"
 
 
 def with_files(desk: Desk) -> None:
@@ -169,6 +170,7 @@ PRELUDES: Final[dict[str, tuple[str, ...]]] = {
     "docs/binder.md": (SERVER,),
     "docs/controller.md": (SERVER, DRIVER),
     "docs/dev.md": (DRIVER,),
+    "docs/doctor.md": (DEV, MANIFESTS),
     "docs/driver.md": (),
     "docs/hostpath.md": (),
     "docs/library.md": (SERVER,),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import platform
+from typing import Final
 
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
@@ -34,8 +35,21 @@ def load_config_as_kubectl(path: str, machine: Machine) -> ClusterConfig:
     return kubeconfig.load(path, machine.environ)
 
 
-def client(name: str, config: ClusterConfig, limit: RequestLimit, *, clock: Clock, randomness: Random, metrics: Metrics) -> HttpCluster:
-    """A client that is not connected yet. name: begins the user agent."""
+METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+"""Asks for an object's metadata alone."""
+
+
+def client(
+    name: str,
+    config: ClusterConfig,
+    limit: RequestLimit,
+    *,
+    clock: Clock,
+    randomness: Random,
+    metrics: Metrics,
+    accept: str = "application/json",
+) -> HttpCluster:
+    """A client that is not connected yet. name: begins the user agent. accept: the form in which objects are asked for."""
     return HttpCluster(
         config,
         clock=clock,
@@ -44,10 +58,11 @@ def client(name: str, config: ClusterConfig, limit: RequestLimit, *, clock: Cloc
         qps=limit.qps,
         burst=limit.burst,
         metrics=metrics.once(ClientMetrics),
+        accept=accept,
     )
 
 
-def client_for_people(name: str, path: str, machine: Machine, *, clock: Clock) -> HttpCluster:
+def client_for_people(name: str, path: str, machine: Machine, *, clock: Clock, accept: str = "application/json") -> HttpCluster:
     """The same for a command that somebody runs by hand: where kubectl would go, and without a limit. Raises ConfigError."""
     config = load_config_as_kubectl(path, machine)
-    return client(name, config, RequestLimit(None, 0), clock=clock, randomness=Random(), metrics=Metrics())
+    return client(name, config, RequestLimit(None, 0), clock=clock, randomness=Random(), metrics=Metrics(), accept=accept)

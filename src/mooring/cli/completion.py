@@ -29,6 +29,7 @@ TABLES: Final[Mapping[str, str]] = {
     "dev": "dev:DevFlags",
     "dev kill-node": "dev_power:PowerFlags",
     "dev revive-node": "dev_power:PowerFlags",
+    "doctor": "doctor:DoctorFlags",
     "driver": "",
     "driver hostpath": "hostpath_flags:HostPathFlags",
     "driver new": "driver_new:NewFlags",

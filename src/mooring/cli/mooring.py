@@ -20,6 +20,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "controller": ("mooring.cli.controller", "Run several controllers in one process."),
     "demo": ("mooring.cli.demo", "See the life of a volume, step by step. Begin here."),
     "dev": ("mooring.cli.dev", "Run an API server, a driver and controllers until Ctrl-C."),
+    "doctor": ("mooring.cli.doctor", "Find what is wrong with a set-up, or a release's files."),
     "driver": ("mooring.cli.driver", "Run the reference driver or your own, or begin a new one."),
     "livenessprobe": ("mooring.cli.livenessprobe", "Answer the kubelet's liveness probes for a driver."),
     "node-agent": ("mooring.cli.node_agent", "Register drivers on a node and mount its pods' volumes."),

@@ -28,22 +28,23 @@ class Leader:
 def leader(scene: Scene, program: str, driver: str) -> Leader | None:
     """The newest Lease of the program; None without one that can be seen: it may run without election."""
     names = {LOCKS[program].format(sanitised(driver)), TOGETHER.format(sanitised(driver))}
-    found = [_leader(scene, one) for one in scene.leases.values() if one.metadata.name in names]
+    found = [leader_of(one, scene.now_s) for one in scene.leases.values() if one.metadata.name in names]
     return max(found, key=lambda one: one.renewed_s, default=None)
 
 
-def _leader(scene: Scene, lease: Lease) -> Leader:
+def leader_of(lease: Lease, now_s: float) -> Leader:
+    """now_s: seconds since 1970."""
     spec = lease.spec
     renewed_s = moment_s(spec.renew_time)
     holds_s = (spec.lease_duration_seconds or 15) + SKEW_S
-    is_live = bool(spec.holder_identity) and scene.now_s - renewed_s < holds_s
+    is_live = bool(spec.holder_identity) and now_s - renewed_s < holds_s
     return Leader(f"{lease.metadata.namespace}/{lease.metadata.name}", spec.holder_identity or "", renewed_s, is_live)
 
 
 def silent_controller_link(scene: Scene, step: str, program: str) -> Link | None:
     """The same for a controller of all drivers. Its Lease may be read only where its namespace shows it."""
     name = CONTROLLER_LOCKS[program]
-    found = [_leader(scene, one) for one in scene.leases.values() if one.metadata.name == name]
+    found = [leader_of(one, scene.now_s) for one in scene.leases.values() if one.metadata.name == name]
     held = max(found, key=lambda one: one.renewed_s, default=None)
     return _silence(step, program, held, f"whoever runs {program}") if held is not None and not held.is_live else None
 

@@ -46,8 +46,9 @@ class HttpCluster(RestCluster):
         request_timeout_s: float = REQUEST_TIMEOUT_S,
         concurrency_max: int = CONCURRENCY_MAX,
         metrics: ClientMetrics | None = None,
+        accept: str = "application/json",
     ) -> None:
-        """Raises ConfigError for certificates that can't be used."""
+        """accept: the form of objects. Raises ConfigError for certificates that can't be used."""
         self.config = config
         contexts = TlsContexts(config.tls, clock) if config.server.startswith("https:") else None
         client = RetryingClient(
@@ -55,7 +56,7 @@ class HttpCluster(RestCluster):
             credentials_of(config.user, clock, contexts.use_certificate if contexts else _no_certificate),
             host=urlsplit(config.server).netloc,
             headers=(
-                ("Accept", "application/json"),
+                ("Accept", accept),
                 ("Accept-Encoding", "gzip" if config.compressed else "identity"),
                 ("User-Agent", user_agent),
                 *config.user.headers,

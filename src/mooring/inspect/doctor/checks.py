@@ -1,0 +1,27 @@
+"""All checks, in the order in which their subjects are named in docs/doctor.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from mooring.inspect.doctor.classes import classes
+from mooring.inspect.doctor.finding import Finding, in_order
+from mooring.inspect.doctor.inventory import Inventory
+from mooring.inspect.doctor.leading import leading
+from mooring.inspect.doctor.rights import missing_rights
+from mooring.inspect.doctor.settings import settings
+from mooring.inspect.doctor.snapshot_parts import snapshot_parts
+
+CHECKS: Final[tuple[Callable[[Inventory], Iterator[Finding]], ...]] = (
+    missing_rights,
+    snapshot_parts,
+    classes,
+    leading,
+    settings,
+)
+
+
+def findings_in(inventory: Inventory) -> list[Finding]:
+    """The worst first."""
+    return in_order([finding for check in CHECKS for finding in check(inventory)])
