@@ -1,4 +1,4 @@
-"""A cluster in memory about which `mooring why` is asked, in virtual time."""
+"""A cluster in memory about which `mooring why` and `mooring timeline` are asked, in virtual time."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from mooring.apiserver.local import ServerFaults
 from mooring.base.clock import rfc3339
+from mooring.cli.timeline import ShowTimeline, TimelineFlags
 from mooring.cli.why import Why, WhyFlags
 from tests.support.builders import (
     Json,
@@ -29,11 +30,24 @@ class WhyWorld(ClusterWorld):
 
     async def why(self, *words: str, **flags: Any) -> tuple[int, str]:
         """The exit code and the text; nothing is written by it."""
+        self._begin()
+        code = await Why(WhyFlags(**flags), words, self.cluster, self.clock, "default", self.out).run()
+        return code, self._shown()
+
+    async def timeline(self, *words: str, **flags: Any) -> tuple[int, str]:
+        """The same of `mooring timeline`."""
+        self._begin()
+        code = await ShowTimeline(TimelineFlags(**flags), words, self.cluster, self.clock, "default", self.out).run()
+        return code, self._shown()
+
+    def _begin(self) -> None:
         self.story.clear()
         self.out = io.StringIO()
-        code = await Why(WhyFlags(**flags), words, self.cluster, self.clock, "default", self.out).run()
-        assert not [step for step in self.story if not step.startswith(("get", "list"))], self.story
-        return code, self.out.getvalue()
+
+    def _shown(self) -> str:
+        """What was printed by a command that has written nothing and has read no Secret."""
+        assert not [step for step in self.story if not step.startswith(("get", "list")) or "secrets" in step], self.story
+        return self.out.getvalue()
 
     async def values(self, *words: str, **flags: Any) -> dict[str, Any]:
         _, text = await self.why(*words, output="json", **flags)

@@ -31,6 +31,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "resizer": ("mooring.cli.csi_resizer", "Grow and modify a driver's volumes, as csi-resizer."),
     "snapshot-controller": ("mooring.cli.snapshot_controller", "Make and bind the contents of snapshots, of all drivers."),
     "snapshotter": ("mooring.cli.csi_snapshotter", "Make and delete a driver's snapshots, as csi-snapshotter."),
+    "timeline": ("mooring.cli.timeline", "Show what happened when to an object, and its waits."),
     "why": ("mooring.cli.why", "Say why an object is stuck, and whose move it is."),
 }
 """Each subcommand: the module whose `run(argv, prog)` it is, and what it is for."""

@@ -10,6 +10,8 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from mooring.api.binding import claims_of
 from mooring.api.classes import class_of
 from mooring.api.coordination import LEASES, NODE_LEASE_NAMESPACE
@@ -29,8 +31,9 @@ from mooring.cluster.snapshots.kinds import SINGLES, Snapshot
 from mooring.cluster.snapshots.view import class_name_of, content_key, row_of, snapshot_of
 from mooring.inspect.locks import CONTROLLER_LOCKS, lock_names
 from mooring.inspect.scene import Scene, SeenEvent, Shelf
+from mooring.kube.client.codec import UNDECODABLE, codec_of
 from mooring.kube.cluster import EVERYTHING, Cluster, Selection
-from mooring.kube.errors import Forbidden, NotFound, NotServed
+from mooring.kube.errors import Forbidden, NotFound, NotServed, ServerError
 from mooring.kube.list_all import list_all
 from mooring.sidecars.attacher.view import ATTACHMENT_INDEXES, BY_VOLUME
 from mooring.sidecars.attacher.view import VOLUME_INDEXES as VOLUME_INDEXES_OF_ATTACHER
@@ -41,10 +44,10 @@ SEEN_EVENTS: Final = EVENTS.decoded_as(SeenEvent)
 
 
 class Reading:
-    """Fills a scene. now_s: seconds since 1970."""
+    """Fills a scene. now_s: seconds since 1970. shows: gets each object as whole JSON; without it only used fields are decoded."""
 
-    def __init__(self, cluster: Cluster, now_s: float) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster, now_s: float, shows: Callable[[dict[str, Any]], None] | None = None) -> None:
+        self._cluster, self._shows = cluster, shows
         indexes: dict[str, Mapping[str, Callable[[Any], Iterable[str]]]] = {
             "pods": POD_INDEXES,
             "claims": {**CLAIM_INDEXES, **snapshots_view.CLAIM_INDEXES, **snapshots_view.NAMESPACE_INDEX},
@@ -65,7 +68,7 @@ class Reading:
         pod = await self._get(self.scene.pods, PODS, key)
         if pod is None:
             return None
-        await self._events(pod)
+        await self.events(pod)
         if pod.spec.node_name:
             await self.node(pod.spec.node_name)
         for claim in claims_of(pod):
@@ -83,7 +86,7 @@ class Reading:
         claim = await self._get(self.scene.claims, PERSISTENT_VOLUME_CLAIMS, key)
         if claim is None:
             return
-        await self._events(claim)
+        await self.events(claim)
         class_name, driver = class_of(claim), ""
         if class_name:
             found = await self._get(self.scene.classes, STORAGE_CLASSES, Key("", class_name))
@@ -102,14 +105,14 @@ class Reading:
         if is_deleting(claim) and CLAIM_FINALIZER in finalizers_of(claim):
             await self.snapshots_of(key)
         if is_deleting(claim) or not claim.spec.volume_name or claim.status.allocated_resource_statuses:
-            await self._pods_of(key.namespace)
+            await self.pods_of(key.namespace)
 
     async def volume(self, name: str) -> None:
         """The PersistentVolume with its driver and class."""
         pv = await self._get(self.scene.volumes, PERSISTENT_VOLUMES, Key("", name))
         if pv is None:
             return
-        await self._events(pv)
+        await self.events(pv)
         driver, _ = driver_and_handle(pv)
         if driver:
             await self._driver(driver)
@@ -127,7 +130,7 @@ class Reading:
         attachment = await self._get(self.scene.attachments, VOLUME_ATTACHMENTS, Key("", name))
         if attachment is None:
             return
-        await self._events(attachment)
+        await self.events(attachment)
         await self.node(attachment.spec.node_name)
         await self._driver(attachment.spec.attacher)
         if attachment.spec.source.persistent_volume_name:
@@ -138,12 +141,16 @@ class Reading:
         node = await self._get(self.scene.nodes, NODES, Key("", name))
         await self._get(self.scene.csi_nodes, CSI_NODES, Key("", name))
         if node is not None:
-            await self._events(node)
+            await self.events(node)
         await self._get(self.scene.leases, LEASES, Key(NODE_LEASE_NAMESPACE, name), is_vital=False)
 
     async def on_node(self, name: str) -> None:
         """The pods of a node, and the attachments to it."""
         await self._list(self.scene.pods, PODS, Selection(field_selector=f"spec.nodeName={name}"))
+        await self.attachments_on(name)
+
+    async def attachments_on(self, name: str) -> None:
+        """All attachments to a node: no name leads to them, so the kind is listed."""
         await self._list(self.scene.attachments, VOLUME_ATTACHMENTS, keep=lambda one: one.spec.node_name == name)
 
     async def snapshot(self, key: Key) -> None:
@@ -182,7 +189,7 @@ class Reading:
         held = await self._get(self.scene.contents, VOLUME_SNAPSHOT_CONTENTS, Key("", name))
         if held is None:
             return
-        await self._events(held)
+        await self.events(held)
         await self._driver(held.spec.driver)
         await self.snapshot(snapshot_of(held))
 
@@ -198,7 +205,7 @@ class Reading:
     async def _around(self, snapshot: Snapshot) -> None:
         """Its class, or all that may be the default; its content; the driver, and the Lease of the controller."""
         row, scene = row_of(snapshot), self.scene
-        await self._events(snapshot)
+        await self.events(snapshot)
         await self._controller()
         classes: Shelf[Any] = scene.snapshot_classes if row is SINGLES else scene.group_classes
         contents: Shelf[Any] = scene.contents if row is SINGLES else scene.group_contents
@@ -211,7 +218,7 @@ class Reading:
             await self._list(classes, row.classes, is_vital=False)
         held = await self._get(contents, row.contents, content_key(snapshot))
         if held is not None:
-            await self._events(held)
+            await self.events(held)
             await self._driver(held.spec.driver)
 
     async def _controller(self) -> None:
@@ -236,9 +243,9 @@ class Reading:
             return
         found = await self._get(self.scene.attachments, VOLUME_ATTACHMENTS, Key("", attachment_name(driver, handle, node)))
         if found is not None:
-            await self._events(found)
+            await self.events(found)
             return
-        await self._pods_of(claim.namespace)
+        await self.pods_of(claim.namespace)
         elsewhere = {pod.spec.node_name for pod in self.scene.pods.by(BY_CLAIM, str(claim))} - {"", node}
         for other in sorted(elsewhere):
             await self._get(self.scene.attachments, VOLUME_ATTACHMENTS, Key("", attachment_name(driver, handle, other)))
@@ -256,7 +263,8 @@ class Reading:
             return max(found, key=lambda one: one.last_s, default=None)
         return None
 
-    async def _pods_of(self, namespace: str) -> None:
+    async def pods_of(self, namespace: str) -> None:
+        """All pods of a namespace: no name leads from a claim to them."""
         if namespace not in self._listed:
             self._listed.add(namespace)
             await self._list(self.scene.pods, PODS, Selection(namespace=namespace))
@@ -268,7 +276,7 @@ class Reading:
         if (known := shelf.get(key)) is not None:
             return known
         try:
-            found = await self._cluster.get(kind, key.name, key.namespace)
+            found = await self._read(kind, key)
         except NotFound:
             return None
         except (Forbidden, NotServed) as error:
@@ -278,6 +286,20 @@ class Reading:
                 self.scene.hide(kind, key, str(error))
             return None
         shelf.put(found)
+        return found
+
+    async def _read(self, kind: Kind[T], key: Key) -> T:
+        if self._shows is None:
+            return await self._cluster.get(kind, key.name, key.namespace)
+        return self._shown(kind, await self._cluster.get(kind.whole(), key.name, key.namespace))
+
+    def _shown(self, kind: Kind[T], whole: dict[str, Any]) -> T:
+        assert self._shows is not None
+        try:
+            found = codec_of(kind.struct).object(msgspec.json.encode(whole))
+        except UNDECODABLE as error:
+            raise ServerError(f"one of the {kind.plural} can't be read: {error}", code=502) from None
+        self._shows(whole)
         return found
 
     async def _list(
@@ -295,13 +317,18 @@ class Reading:
 
     async def _listed_of(self, kind: Kind[T], selection: Selection, *, is_vital: bool = True) -> AsyncIterator[T]:
         try:
-            async for one in list_all(self._cluster, kind, selection):
-                yield one
+            if self._shows is None:
+                async for one in list_all(self._cluster, kind, selection):
+                    yield one
+                return
+            async for whole in list_all(self._cluster, kind.whole(), selection):
+                yield self._shown(kind, whole)
         except (Forbidden, NotServed) as error:
             if is_vital:
                 self.scene.hide(kind, Key(selection.namespace or "", "all"), str(error))
 
-    async def _events(self, obj: Object) -> None:
+    async def events(self, obj: Object) -> None:
+        """The Events about an object."""
         await self._events_of_uid(obj.metadata.namespace or "default", obj.metadata.uid)
 
     async def _events_of_uid(self, namespace: str, uid: str) -> None:

@@ -30,6 +30,7 @@ from mooring.cli import (
     orphans,
     release,
     snapshot_controller,
+    timeline,
     why,
 )
 from mooring.cli import mooring as command
@@ -52,6 +53,7 @@ OURS: Final[dict[str, Command[Any]]] = {
     "node-agent": node_agent.COMMAND,
     "orphans": orphans.COMMAND,
     "release": release.COMMAND,
+    "timeline": timeline.COMMAND,
     "why": why.COMMAND,
 }
 DROP_INS: Final[dict[str, Command[Any]]] = {
@@ -62,7 +64,7 @@ DROP_INS: Final[dict[str, Command[Any]]] = {
     "snapshot-controller": snapshot_controller.COMMAND,
     "snapshotter": csi_snapshotter.COMMAND,
 }
-WITH_A_WORD: Final = {"apiserver backup", "apiserver restore", "completion", "dev kill-node", "dev revive-node", "why"}
+WITH_A_WORD: Final = {"apiserver backup", "apiserver restore", "completion", "dev kill-node", "dev revive-node", "timeline", "why"}
 PROGRAMS: Final = {"cluster-registrar": "cluster-driver-registrar", "snapshot-controller": "snapshot-controller"}
 SMALL: Final = {"livenessprobe", "registrar"}
 """These read their flags without `Command`, to stay small; their own tests look at their help."""

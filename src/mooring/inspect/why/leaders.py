@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Final
 
 from mooring.api.coordination import Lease
 from mooring.api.names import sanitised
-from mooring.inspect.locks import CONTROLLER_LOCKS, LOCKS, TOGETHER
+from mooring.inspect.locks import CONTROLLER_LOCKS, LOCKS, SKEW_S, TOGETHER
 from mooring.inspect.scene import Scene, moment_s
 from mooring.inspect.why.chain import Command, Link, Mover, State
-
-SKEW_S: Final = 30.0
-"""How far the clock of a cluster may be from ours before a renewal counts as missed."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
