@@ -1,4 +1,5 @@
-"""Writes docs/live-view.svg: the terminal of a real `mooring dev`, a little after somebody has applied claims and pods.
+"""Writes docs/live-view.svg and docs/why.svg: the terminal of a real `mooring dev`, after somebody has applied claims and pods, and
+what `mooring why` says there of a pod that can't start.
 
 make picture
 """
@@ -10,6 +11,7 @@ import io
 import itertools
 import re
 import signal
+import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -23,8 +25,9 @@ from mooring.dev.seed_objects import claim, pod
 from tests.support.builders import Json
 from tests.support.mooring_dev import MOORING, Screen, create, turned
 
-PICTURE: Final = Path(__file__).parent.parent / "docs" / "live-view.svg"
+DOCS: Final = Path(__file__).parent.parent / "docs"
 COLUMNS, LINES = 110, 34
+WHY_COLUMNS: Final = 100
 HOST: Final = "kubernetes.io/hostname"
 _COLOURS: Final = {"brown": "yellow", "brightbrown": "bright_yellow"}
 """What the emulator calls otherwise."""
@@ -63,7 +66,8 @@ async def main() -> None:
         assert screen.shows(r"^lost +.*Pending +3s"), screen.shown
         assert 0 == turned("kill-node", "n2", config=Path(config))[0]
         assert screen.shows(r"^n2 +Unknown +[2-9]s"), screen.shown
-        PICTURE.write_text(svg(screen))
+        (DOCS / "live-view.svg").write_text(svg(screen))
+        (DOCS / "why.svg").write_text(why_svg(Path(config), "pod/thief"))
     finally:
         screen.process.send_signal(signal.SIGINT)
         screen.until(lambda: screen.process.poll() is not None)
@@ -81,6 +85,16 @@ def svg(screen: Screen) -> str:
         line = screen.screen.buffer[number]
         console.print(Text.assemble(*runs(line[column] for column in range(COLUMNS))), no_wrap=True, crop=True)
     return console.export_svg(title="mooring dev", code_format=_FORM, unique_id="live")
+
+
+def why_svg(config: Path, object_: str) -> str:
+    """What was typed, and the answer; the line that blocks is bold."""
+    command = [*MOORING, "why", f"--kubeconfig={config}", object_]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout.splitlines()
+    console = Console(record=True, width=WHY_COLUMNS, file=io.StringIO())
+    for line in (f"$ mooring why {object_}", "", *said):
+        console.print(Text(line, Style(bold=line.startswith(("$", "  FAILED")))), no_wrap=True, crop=True)
+    return console.export_svg(title="mooring why", code_format=_FORM, unique_id="why")
 
 
 def runs(line: Iterable[Char]) -> Iterator[tuple[str, Style]]:
