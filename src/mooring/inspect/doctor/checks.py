@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from mooring.inspect.doctor.admission import admission
 from mooring.inspect.doctor.classes import classes
 from mooring.inspect.doctor.finding import Finding, in_order
 from mooring.inspect.doctor.inventory import Inventory
 from mooring.inspect.doctor.leading import leading
+from mooring.inspect.doctor.on_nodes import on_nodes
+from mooring.inspect.doctor.releases import releases
 from mooring.inspect.doctor.rights import missing_rights
 from mooring.inspect.doctor.settings import settings
 from mooring.inspect.doctor.snapshot_parts import snapshot_parts
@@ -19,6 +22,9 @@ CHECKS: Final[tuple[Callable[[Inventory], Iterator[Finding]], ...]] = (
     classes,
     leading,
     settings,
+    on_nodes,
+    releases,
+    admission,
 )
 
 

@@ -141,23 +141,6 @@ class Definition(ApiStruct, frozen=True):
     spec: DefinitionSpec = DefinitionSpec()
 
 
-class Taint(ApiStruct, frozen=True):
-    key: str = ""
-    value: str = ""
-    effect: str = ""
-
-
-class NodeSpec(ApiStruct, frozen=True):
-    taints: tuple[Taint, ...] = ()
-
-
-class Machine(ApiStruct, frozen=True):
-    """A Node."""
-
-    metadata: ObjectMeta
-    spec: NodeSpec = NodeSpec()
-
-
 class Bare(ApiStruct, frozen=True):
     """An object of which only the metadata counts."""
 
@@ -175,7 +158,6 @@ ROLE_BINDINGS: Final = Kind(_RBAC, "v1", "RoleBinding", "rolebindings", True, Bi
 CLUSTER_ROLE_BINDINGS: Final = Kind(_RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", False, Binding)
 DEFINITIONS: Final = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False, Definition)
 BARE_NAMESPACES: Final = NAMESPACES.decoded_as(Bare)
-MACHINES: Final = NODES.decoded_as(Machine)
 BARE_SECRETS: Final = Kind("", "v1", "Secret", "secrets", True, Bare)
 
 WORKLOADS: Final[tuple[Kind[Workload], ...]] = (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS)
@@ -186,7 +168,7 @@ LISTED: Final[tuple[Kind[Any], ...]] = (
     ROLE_BINDINGS,
     CLUSTER_ROLE_BINDINGS,
     BARE_NAMESPACES,
-    MACHINES,
+    NODES,
     CSI_NODES,
     CSI_DRIVERS,
     STORAGE_CLASSES,

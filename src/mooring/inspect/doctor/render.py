@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from typing import Any, Final
 
 from mooring.base.text import visible
 from mooring.inspect.doctor.finding import Finding, Severity
 from mooring.inspect.doctor.inventory import Inventory
-from mooring.inspect.printing import WIDTH
+from mooring.inspect.printing import WIDTH, wrapped
 from mooring.inspect.render import counted
 
 WORDS: Final = {Severity.ERROR: "ERROR", Severity.WARNING: "WARNING", Severity.NOTE: "note"}
@@ -20,15 +19,15 @@ def as_text(inventory: Inventory, findings: Sequence[Finding], width: int = WIDT
     """A paragraph for each finding, what could not be seen, and the sum. width: of a line, 40 at least."""
     lines: list[str] = []
     for one in findings:
-        lines += _wrapped(f"{WORDS[one.severity]:<8} ", one.about, width)
-        lines += _wrapped(_INDENT, one.wrong, width)
-        lines += _wrapped(_INDENT, f"so: {one.follows}", width)
+        lines += wrapped(f"{WORDS[one.severity]:<8} ", one.about, width)
+        lines += wrapped(_INDENT, one.wrong, width)
+        lines += wrapped(_INDENT, f"so: {one.follows}", width)
         where = one.change.where
-        lines += _wrapped(_INDENT, f"change {where}:" if where else "type:", width)
+        lines += wrapped(_INDENT, f"change {where}:" if where else "type:", width)
         lines += [f"{_INDENT}  {visible(one.change.line)}", ""]
     for unseen in inventory.unseen:
-        lines += _wrapped("not seen ", f"{unseen.what}: {unseen.why}", width)
-    lines += _wrapped("", _summary(inventory, findings), width)
+        lines += wrapped("not seen ", f"{unseen.what}: {unseen.why}", width)
+    lines += wrapped("", _summary(inventory, findings), width)
     return "\n".join(lines) + "\n"
 
 
@@ -40,13 +39,6 @@ def _summary(inventory: Inventory, findings: Sequence[Finding]) -> str:
 
 
 _COUNTED: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}
-
-
-def _wrapped(head: str, text: str, width: int) -> list[str]:
-    room = max(40, width)
-    return textwrap.wrap(
-        visible(text), room, initial_indent=head, subsequent_indent=" " * len(head), break_long_words=False, break_on_hyphens=False
-    )
 
 
 def as_values(inventory: Inventory, findings: Sequence[Finding]) -> dict[str, Any]:
