@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from bench.load import Load, a_load
 from bench.tables import Table, heading, print_parts
@@ -36,8 +36,8 @@ from tests.support.builders import (
 )
 from tests.support.control_plane import ControlPlane
 
-PER_NODE: Final = 100
-OBJECTS: Final = {
+PER_NODE = 100
+OBJECTS = {
     "a pod whose volume another node has": ("pod/stuck",),
     "a claim": ("pvc/claim-1",),
     "a PersistentVolume": ("pv/pv-1",),

@@ -229,6 +229,10 @@ STATUS_REFUSED: dict[str, tuple[Json, list[Cause]]] = {
         {"allocatedResources": {"cpu": "1"}},
         [(UNSUPPORTED, "status.allocatedResources", '"cpu": supported values: "storage"')],
     ),
+    "allocated_resource_below_zero": (
+        {"allocatedResources": {"cpu": "-1"}},
+        [(UNSUPPORTED, "status.allocatedResources", '"cpu": supported values: "storage"')],
+    ),
     "allocated_own_prefix": (
         {"allocatedResources": {"x.kubernetes.io/y": "1"}},
         [(UNSUPPORTED, "status.allocatedResources", 'supported values: "storage"')],

@@ -34,9 +34,8 @@ def _validate_status(new: Json, _old: Json) -> Iterator[FieldCause]:
         if state not in RESIZE_STATES:
             yield field_errors.not_supported(field, resource, RESIZE_STATES)  # (so the real one: it shows the resource)
     allocated, field = status.get("allocatedResources") or {}, "status.allocatedResources"
-    for resource in allocated:
-        yield from _validate_status_resource(resource, field)
-    yield from _validate_status_amounts(allocated, field)
+    for resource, amount in allocated.items():
+        yield from _validate_status_resource(resource, field) or _validate_status_amounts({resource: amount}, field)
 
 
 def _validate_status_resource(resource: str, field: str) -> list[FieldCause]:
