@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from mooring.kube.cluster import Cluster
 
 CANNOT: Final = 1
-OUTPUTS: Final = ("text", "json", "yaml")
+OUTPUTS: Final = ("text", "json", "yaml", "html")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TimelineFlags(AsKubectlFlags, ProcessFlags):
     namespace: str = flag("namespace", STRING, "", "Of the object; the kubeconfig's without it.")
     n: str = flag("n", STRING, "", "The same as --namespace.")
-    output: str = flag("output", STRING, "text", "text, json or yaml.")
+    output: str = flag("output", STRING, "text", "text, json, yaml or html: one page that needs no network.")
     o: str = flag("o", STRING, "", "The same as --output.")
     gap: float = flag("gap", DURATION, 5.0, "Show waits that are longer, and always the longest.")
 
@@ -92,6 +92,7 @@ class ShowTimeline:
 
     def _printed(self, line: Timeline) -> str:
         from mooring.inspect.printing import as_json, as_yaml
+        from mooring.inspect.timeline.page import as_page
         from mooring.inspect.timeline.render import as_text, as_values
 
         match self._flags.o or self._flags.output:
@@ -99,5 +100,7 @@ class ShowTimeline:
                 return as_json(as_values(line))
             case "yaml":
                 return as_yaml(as_values(line))
+            case "html":
+                return as_page(line)
             case _:
                 return as_text(line, shutil.get_terminal_size((80, 24)).columns if self._stdout.isatty() else 80)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from html.parser import HTMLParser
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -15,8 +17,11 @@ from mooring.apiserver.local import ServerFaults
 from mooring.base.clock import rfc3339, rfc3339_micro
 from mooring.base.errors import ConfigError
 from mooring.base.flags import UsageError
+from mooring.base.text import visible
+from mooring.inspect.scene import Unseen
+from mooring.inspect.timeline.page import STEP, as_page, places_of
 from mooring.inspect.timeline.states import states
-from mooring.inspect.timeline.story import gaps_of, in_order
+from mooring.inspect.timeline.story import Timeline, gaps_of, in_order
 from mooring.inspect.timeline.told import program_of
 from mooring.inspect.timeline.traces import Lane, Moment, Source, Traced, traced
 from mooring.inspect.timeline.writers import fields_of, maker_of, owner_of, written
@@ -316,6 +321,70 @@ async def test_what_is_not_there_and_what_is_no_kind_is_said() -> None:
         await world.timeline("secret/none")
     with pytest.raises(UsageError, match="KIND/NAME"):
         await world.timeline()
+
+
+class Reader(HTMLParser):
+    """The elements of a page, and the text of its cells. Raises AssertionError for an element that nobody closes."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements, self.cells, self.titles = list[str](), list[str](), list[str]()
+        self._open = list[str]()
+        self.feed(page)
+        assert [] == self._open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert not [name for name, value in attrs if name.startswith("on") or "http" in (value or "")]
+        self.elements.append(tag)
+        if tag not in ("meta", "line", "circle", "path", "rect"):
+            self._open.append(tag)
+        for place, at in ((self.cells, "td"), (self.titles, "title")):
+            if tag == at:
+                place.append("")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert tag == self._open.pop()
+
+    def handle_data(self, data: str) -> None:
+        if self._open[-1:] == ["td"]:
+            self.cells[-1] += data
+        if self._open[-1:] == ["title"]:
+            self.titles[-1] += data
+
+
+async def test_the_page_has_every_moment_as_text_and_as_a_mark_and_runs_nothing() -> None:
+    world = WhyWorld()
+    await a_course(world)
+    moments = (await values(world, "pod/web"))["moments"]
+    _, page = await world.timeline("pod/web", output="html")
+    read = Reader(page)
+    assert not {"script", "link", "img", "iframe", "object", "a"} & set(read.elements)
+    assert len(moments) == read.elements.count("circle") + read.elements.count("path")
+    said = [visible(one["what"]) for one in moments]
+    assert [] == [what for what in said if what not in read.cells]
+    assert [] == [what for what in said if not any(title.endswith(what) for title in read.titles)]
+    assert "42s: unknown whose move" in read.cells
+    assert "<script>alert('hi')</script>" in " ".join(read.cells), "as text"
+    assert "\x1b" not in page
+
+
+async def test_the_names_of_objects_and_managers_are_escaped_too() -> None:
+    lane = Lane("<b>", "pv", "</title><script>", "u")
+    moment = Moment(EPOCH_S, "<b>", Source.CREATED, "<i>", "<script>")
+    unseen = (Unseen("<u>", "<s>"),)
+    hostile = Timeline("<script>", EPOCH_S, (lane,), (moment,), (), unseen)
+    assert {"script", "b", "i", "u", "s"}.isdisjoint(Reader(as_page(hostile)).elements)
+    assert "h1" in Reader(as_page(Timeline("pv x", EPOCH_S, (), (), ()))).elements
+
+
+def test_a_longer_wait_is_wider_and_all_stand_in_order() -> None:
+    moments = tuple(a_moment(seconds, PVC, Source.WROTE, "w") for seconds in (0, 0, 60, 86400))
+    places = places_of(Timeline("pvc one", EPOCH_S, (PVC,), moments, gaps_of(moments, 100000)))
+    steps = [after - before for before, after in pairwise(places)]
+    assert STEP == steps[0] < steps[1] < steps[2] < 1000
 
 
 async def test_yaml_says_what_json_says_and_gap_moves_the_bound() -> None:
