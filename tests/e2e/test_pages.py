@@ -181,6 +181,7 @@ PRELUDES: Final[dict[str, tuple[str, ...]]] = {
     "docs/release.md": (SERVER,),
     "docs/resizer.md": (SERVER, DRIVER),
     "docs/snapshots.md": (SERVER, DRIVER),
+    "docs/timeline.md": (DEV,),
     "docs/why.md": (DEV,),
 }
 """The pages that are typed here, and what each takes for granted."""

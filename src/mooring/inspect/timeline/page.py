@@ -13,11 +13,12 @@ from typing import Final
 from mooring.base.clock import rfc3339
 from mooring.base.text import visible
 from mooring.inspect.timeline.render import headline, offset, waits
-from mooring.inspect.timeline.story import Timeline
+from mooring.inspect.timeline.story import Gap, Timeline
 
 LEFT, TOP, ROW, STEP, LETTER = 110, 46, 34, 16, 7.2
 """Pixels: the names of the lanes, the names of the waits, a lane, the least distance of moments, a letter."""
 TICK_EVERY: Final = 64.0
+LABEL_MAX: Final = 44
 
 _STYLE: Final = """
 :root { color-scheme: light dark; --ground: #fff; --text: #1b1f24; --faint: #59636e; --line: #c4cbd3; --wait: #fdeccb; --edge: #8a5a00;
@@ -34,7 +35,8 @@ svg .tick, svg .head { fill: var(--faint); } svg .head { font-weight: 600; } svg
 svg .said { fill: var(--edge); } svg line { stroke: var(--line); stroke-width: 2; } svg .at { stroke-width: 1; stroke-dasharray: 2 3; }
 svg .dot { fill: var(--dot); } svg .bad { fill: var(--bad); }
 table { border-collapse: collapse; width: 100%; } th { text-align: left; color: var(--faint); font-weight: 600; }
-th, td { padding: .25rem .7rem .25rem 0; border-bottom: 1px solid var(--line); vertical-align: top; overflow-wrap: anywhere; }
+thead th { white-space: nowrap; }
+th, td { padding: .25rem .7rem .25rem 0; border-bottom: 1px solid var(--line); vertical-align: top; overflow-wrap: break-word; }
 td:first-child, td:nth-child(2), td:nth-child(3) { white-space: nowrap; overflow-wrap: normal; }
 .gap td { background: var(--wait); color: var(--edge); padding-left: .7rem; } .bad td:last-child { color: var(--bad); }
 """
@@ -96,7 +98,7 @@ def places_of(line: Timeline) -> list[float]:
             places.append(LEFT + STEP)
             continue
         passed_s = int(moment.at_s) - int(line.moments[number - 1].at_s)
-        room = LETTER * len(waits(gaps[number - 1])) + 2 * STEP if number - 1 in gaps else 0.0
+        room = LETTER * len(_label(gaps[number - 1])) + 2 * STEP if number - 1 in gaps else 0.0
         places.append(places[-1] + max(room, STEP + 24 * math.log2(1 + passed_s)))
     return places
 
@@ -108,11 +110,17 @@ def _mark(x: float, y: int, *, is_bad: bool) -> str:
     return f'<circle class="dot" cx="{x:.0f}" cy="{y}" r="6"/>'
 
 
+def _label(gap: Gap) -> str:
+    """The wait in as many letters as fit; the table has them all."""
+    words = waits(gap)
+    return words if len(words) <= LABEL_MAX else words[: LABEL_MAX - 1] + "…"
+
+
 def _waits(line: Timeline, places: list[float], bottom: int) -> Iterator[str]:
     for gap in line.gaps:
         begin, end = places[gap.after] + 8, places[gap.after + 1] - 8
         yield f'<rect class="wait" x="{begin:.0f}" y="{TOP - 26}" width="{end - begin:.0f}" height="{bottom - TOP + 26}"/>'
-        yield f'<text class="said" x="{begin + 6:.0f}" y="{TOP - 9}">{_safe(waits(gap))}</text>'
+        yield f'<text class="said" x="{begin + 6:.0f}" y="{TOP - 9}">{_safe(_label(gap))}</text>'
 
 
 def _ticks(line: Timeline, places: list[float], bottom: int) -> Iterator[str]:

@@ -55,7 +55,7 @@ _FROM_THE_START: Final = ("node", "csinode", "lease")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Gap:
-    """after: the number of the moment before it. who: made the moment after it, so the move was theirs; "" for unknown."""
+    """after: the number of the moment before it. who: made the next moment that is no repeat, so the move was theirs; "" for unknown."""
 
     after: int
     seconds: float
@@ -119,7 +119,7 @@ def _rank(moment: Moment, kind: str) -> tuple[int, int]:
 def gaps_of(moments: Sequence[Moment], gap_s: float) -> tuple[Gap, ...]:
     """Between whole seconds, as most times are."""
     found = [
-        Gap(number, float(int(after.at_s) - int(before.at_s)), after.who)
+        Gap(number, float(int(after.at_s) - int(before.at_s)), next((one.who for one in moments[number + 1 :] if not one.is_repeat), ""))
         for number, (before, after) in enumerate(pairwise(moments))
         if int(after.at_s) > int(before.at_s)
     ]

@@ -19,7 +19,7 @@ def told(lane: Lane, events: Iterable[SeenEvent]) -> Iterator[Moment]:
         if one.first_s:
             yield Moment(one.first_s, lane.label, Source.EVENT, f"said {text}", who, is_bad, one.reason)
         if count > 1 and one.last_s > one.first_s:
-            yield Moment(one.last_s, lane.label, Source.EVENT, f"said it for the {_nth(count)} time: {text}", who, is_bad, one.reason)
+            yield Moment(one.last_s, lane.label, Source.EVENT, f"said it for the {_nth(count)} time: {text}", who, is_bad, one.reason, True)
 
 
 def _nth(count: int) -> str:

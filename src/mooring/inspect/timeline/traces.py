@@ -106,7 +106,7 @@ class Moment:
     """Something that happened.
 
     at_s: seconds since 1970. lane: the label. who: the program that did it, "" where nothing proves it. what: the rest of the sentence
-    that begins with `who`. is_bad: an error or a warning. reason: of an Event.
+    that begins with `who`. is_bad: an error or a warning. reason: of an Event. is_repeat: an Event told again, which moves nothing on.
     """
 
     at_s: float
@@ -116,3 +116,4 @@ class Moment:
     who: str = ""
     is_bad: bool = False
     reason: str = ""
+    is_repeat: bool = False
