@@ -55,7 +55,7 @@ COMMAND: Final[Command[DoctorFlags]] = Command(
     DoctorFlags,
     check=_check,
     epilog=_EXIT_CODES,
-    about="Looks for what is wrong with the set-up of CSI drivers, before a user meets it: rights, snapshots, classes, leaders, flags. "
+    about="Looks for what is wrong with the set-up of CSI drivers, before a user meets it: rights, snapshots, classes, leaders, nodes. "
     "Each finding has the line to change. Reads only, on any cluster; with -f the files of a release.",
     example="mooring doctor -f deploy/",
 )

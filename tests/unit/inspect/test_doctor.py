@@ -162,6 +162,14 @@ def test_a_secret_that_is_there_or_has_a_template_is_well(seen: Any) -> None:
     assert [] == judged(inventory, "secrets")
 
 
+def test_a_secret_that_is_about_to_go_is_a_warning(seen: Any) -> None:
+    metadata = {"name": "creds", "namespace": "vault", "deletionTimestamp": FRESH, "finalizers": ["keep.test/it"]}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
+    one = the_only(judged(seen(csi_driver(), secret, storage_class(parameters=SECRET_KEYS)), "secrets"))
+    assert Severity.WARNING is one.severity
+    assert "the secret vault/creds, which is being deleted" in one.wrong
+
+
 def test_two_default_classes_are_told(seen: Any) -> None:
     two = [storage_class("a", default=True), storage_class("b", default=True)]
     assert "there are 2 default classes: a, b" == the_only(judged(seen(csi_driver(), *two), "defaults")).wrong

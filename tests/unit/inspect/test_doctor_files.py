@@ -109,6 +109,11 @@ def test_a_folder_is_all_yaml_and_json_below_it(tmp_path: Path) -> None:
     assert (1, 1) == (len(inventory.all(STORAGE_CLASSES)), len(inventory.all(DEPLOYMENTS)))
 
 
+def test_a_place_without_manifests_is_told(tmp_path: Path) -> None:
+    """A pipeline that looks at the wrong folder is not well in silence."""
+    assert [(str(tmp_path), "it has no object that the doctor looks at")] == [(one.what, one.why) for one in read(tmp_path).unseen]
+
+
 def test_stdin_is_a_file_too() -> None:
     assert 1 == len(read("-", RELEASE).all(DEPLOYMENTS))
 
@@ -141,7 +146,8 @@ def test_what_is_not_there_is_refused(tmp_path: Path, capsys: pytest.CaptureFixt
 
 def test_objects_of_other_kinds_are_passed_over(tmp_path: Path) -> None:
     inventory = an_inventory("kind: ConfigMap\nmetadata: 5\n---\njust text\n---\n", tmp_path)
-    assert ((), ["document 2 of " + str(tmp_path / "release.yaml")]) == (inventory.all(ROLES), [one.what for one in inventory.unseen])
+    file = str(tmp_path / "release.yaml")
+    assert ((), [f"document 2 of {file}", file]) == (inventory.all(ROLES), [one.what for one in inventory.unseen])
 
 
 def test_a_release_with_findings_ends_with_three(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -124,6 +124,16 @@ def test_stars_and_a_groups_binding_give_rights(seen: Any) -> None:
     assert [] == judged(seen(deployment(sidecar("csi-attacher")), *granted), "rights")
 
 
+def test_a_rule_for_named_objects_gives_no_right_to_list_or_create(seen: Any) -> None:
+    granted = rights((("*", "*", "*"),))
+    granted[0]["rules"][0]["resourceNames"] = ["one"]
+    found = judged(seen(deployment(sidecar("csi-attacher")), *granted), "rights")
+    assert "storage/csi has no right to create leases.coordination.k8s.io in the namespace storage" in [
+        one.wrong.partition("account ")[2] for one in found
+    ]
+    assert not [one for one in found if "volumeattachments/status" in one.wrong], "it may be for the object that counts"
+
+
 def test_a_role_that_takes_others_together_gives_their_rights(seen: Any) -> None:
     role, binding = rights((("*", "*", "*"),))[:2]
     part = {**role, "metadata": {"name": "part", "labels": {"part": "csi"}}}

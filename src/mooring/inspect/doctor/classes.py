@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from mooring.api.coordination import LEASES
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CLASSES
+from mooring.api.meta import is_deleting
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES
 from mooring.api.storage import CSI_DRIVERS, CSI_NODES, STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES, StorageClass
 from mooring.inspect.doctor.finding import Change, Finding, Severity
@@ -116,15 +117,22 @@ def _words(containers: Any) -> str:
 
 
 def _secrets(inventory: Inventory, item: Item[Any]) -> Iterator[Finding]:
+    if not inventory.sees(BARE_SECRETS):
+        return
     for namespace, name, key in secrets_of(item):
-        if inventory.get(BARE_SECRETS, name, namespace) is not None or not inventory.sees(BARE_SECRETS):
+        secret = inventory.get(BARE_SECRETS, name, namespace)
+        if secret is None:
+            state = "is not among the files" if inventory.of_files else "does not exist"
+            severity = Severity.NOTE if inventory.of_files else Severity.ERROR
+        elif is_deleting(secret.obj):
+            state, severity = "is being deleted, and goes once its finalizers do", Severity.WARNING
+        else:
             continue
         yield Finding(
             "secrets",
-            Severity.NOTE if inventory.of_files else Severity.ERROR,
+            severity,
             str(item),
-            f"its parameter {key} names the secret {namespace}/{name}, which "
-            + ("is not among the files" if inventory.of_files else "does not exist"),
+            f"its parameter {key} names the secret {namespace}/{name}, which {state}",
             f"{FOLLOWS[item.kind.name]}, or their volumes can't be used or deleted",
             Change(f"kubectl -n {namespace} create secret generic {name} --from-literal=KEY=VALUE"),
         )

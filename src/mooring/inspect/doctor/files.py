@@ -62,12 +62,15 @@ class Files:
 
     def read(self, path: str) -> None:
         """Raises ConfigError for a path that is not there, or can't be read as YAML."""
+        before = self._inventory.count()
         if path == "-":
             self._text("<stdin>", self._stdin, "")
-            return
-        if not Path(path).exists():
+        elif Path(path).exists():
+            self._any(Path(path), "", 0)
+        else:
             raise ConfigError(f"{path}: there is no such file or folder")
-        self._any(Path(path), "", 0)
+        if self._inventory.count() == before:
+            self._inventory.note(path, "it has no object that the doctor looks at")
 
     def _any(self, path: Path, namespace: str, depth: int) -> None:
         if depth > DEPTH_MAX:
