@@ -20,6 +20,7 @@ REAL_PEERS: Final = "Go peers"
 REAL_MOUNTS: Final = "mounts"
 GO_REGISTRAR: Final = "Go registrar"
 H2SPEC: Final = "h2spec"
+BROWSER: Final = "browser"
 GO_SOURCES: Final = "Kubernetes' sources"
 SPECIFICATION: Final = "specification beside the project"
 
@@ -40,12 +41,13 @@ REMEDIES: Final = {
         "to test it: GOFLAGS=-mod=mod go install github.com/summerwind/h2spec/cmd/h2spec@v2.2.1, and put h2spec into the folder `extra` "
         "beside KUBE_TEST_BIN"
     ),
+    BROWSER: "to test it: install Chromium as /usr/bin/chromium or somewhere on PATH, as in: apt-get install chromium",
     GO_SOURCES: "to test it: `make real-parts`, which brings the Go module k8s.io/api into Go's cache; parts built elsewhere leave it out",
     SPECIFICATION: "nothing is wrong: this is a check for maintainers, who have the original declarations in a folder beside the project",
 }
 
-NEVER_REQUIRED: Final = {SPECIFICATION, GO_REGISTRAR, GO_SOURCES, H2SPEC}
-"""Nothing that a clone could install or build brings these."""
+NEVER_REQUIRED: Final = {SPECIFICATION, GO_REGISTRAR, GO_SOURCES, H2SPEC, BROWSER}
+"""Nothing that the lock or `make real-parts` installs brings these."""
 
 
 def is_required(layer: str) -> bool:
