@@ -9,8 +9,9 @@ from typing import Any, Final
 from mooring.api.binding import claims_of
 from mooring.api.coordination import NODE_LEASE_NAMESPACE
 from mooring.api.core import PersistentVolumeClaim
-from mooring.api.group_snapshot import GROUP_SNAPSHOTS
+from mooring.api.group_snapshot import GROUP_SNAPSHOTS, VolumeGroupSnapshot
 from mooring.api.meta import Key, Object, key_of
+from mooring.api.snapshot import VolumeSnapshot
 from mooring.cluster.binder.view import BY_CLAIM
 from mooring.cluster.snapshots.view import claim_of, content_key, snapshot_of
 from mooring.inspect.objects import NotThere
@@ -112,7 +113,10 @@ async def _read_snapshot(reading: Reading, key: Key) -> None:
 
 
 async def _read_group(reading: Reading, key: Key) -> None:
+    """With the contents and sources of its members."""
     await reading.group(key)
+    for member in members_of(reading.scene, reading.scene.groups.get(key)):
+        await reading.snapshot(key_of(member))
 
 
 async def _read_content(reading: Reading, key: Key) -> None:
@@ -214,9 +218,14 @@ def _group(scene: Scene, key: Key) -> Iterator[Member]:
     content = scene.group_contents.get(content_key(group))
     if content is not None:
         yield "volumegroupsnapshotcontent", content
-    for one in scene.snapshots.values():
-        if any((owner.kind, owner.uid) == (GROUP_SNAPSHOTS.name, group.metadata.uid) for owner in one.metadata.owner_references or ()):
-            yield from _snapshot(scene, key_of(one))
+    for one in members_of(scene, group):
+        yield from _snapshot(scene, key_of(one))
+
+
+def members_of(scene: Scene, group: VolumeGroupSnapshot | None) -> list[VolumeSnapshot]:
+    """The snapshots of a group, as their owner references say."""
+    owner = (GROUP_SNAPSHOTS.name, group.metadata.uid) if group is not None else None
+    return [one for one in scene.snapshots.values() if owner in [(ref.kind, ref.uid) for ref in one.metadata.owner_references or ()]]
 
 
 def _content(scene: Scene, key: Key) -> Iterator[Member]:
