@@ -221,7 +221,7 @@ async def test_a_volume_that_only_seems_to_grow_is_found_out(monkeypatch: pytest
 
 async def test_a_file_system_that_stays_as_it_was_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "growing_type", lambda *_: ("ext4", ""))
-    monkeypatch.setattr(run, "Reference", lambda **_: ReferenceDriver())
+    monkeypatch.setattr(run, "ReferenceDriver", lambda **_: ReferenceDriver())
     monkeypatch.setattr(PodFolder, "size_bytes", lambda *_: 1 << 30)
     assert "1024 MiB in the pod have grown to 1024: expected True, found False" == await failure_with(monkeypatch, HostPath)
 
