@@ -161,7 +161,7 @@ real-parts: ## Build what tests compare with (Go; 11 minutes, once)
 	@hack/kube/build >/dev/null
 
 .PHONY: picture
-picture: .venv/ready ## Write docs/live-view.svg and why.svg, from a real mooring dev
+picture: .venv/ready ## Write the pictures of docs, from a real mooring dev
 	@PYTHONPATH=. $(BIN)/python hack/live_picture.py
 
 .PHONY: lowest
