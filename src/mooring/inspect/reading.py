@@ -60,6 +60,7 @@ class Reading:
         }
         self.scene = Scene(now_s, indexes)
         self._listed: set[str] = set()  # namespaces whose pods were
+        self._with_events: set[str] = set()  # uids
 
     # -- the ways from object to object
 
@@ -332,6 +333,9 @@ class Reading:
         await self._events_of_uid(obj.metadata.namespace or "default", obj.metadata.uid)
 
     async def _events_of_uid(self, namespace: str, uid: str) -> None:
+        if uid in self._with_events:
+            return
+        self._with_events.add(uid)
         chosen = Selection(namespace=namespace, field_selector=f"involvedObject.uid={uid}")
         with contextlib.suppress(Forbidden):
             self.scene.put_events(uid, [one async for one in list_all(self._cluster, SEEN_EVENTS, chosen)])

@@ -34,7 +34,7 @@ async def explained(reading: Reading, kind: str, key: Key) -> Chain:
         hidden = next(iter(scene.unseen), None)
         refused = await reading.refused(key) if hidden is None and kind in MADE_FOR_OTHERS else None
         if refused is not None:
-            return Chain(f"{kind} {key}", (_refused_link(refused, key),), tuple(scene.unseen))
+            return Chain(f"{kind} {key}", (refused_link(refused, key),), tuple(scene.unseen))
         if hidden is None:
             raise NotThere(f'{kind} "{key}" does not exist')
         if scene.not_served:
@@ -50,7 +50,7 @@ MADE_FOR_OTHERS: Final = ("pod", "pvc")
 """The kinds that controllers of workloads create."""
 
 
-def _refused_link(refused: SeenEvent, key: Key) -> Link:
+def refused_link(refused: SeenEvent, key: Key) -> Link:
     """Of an object that its controller wants to create, and the API server refuses."""
     owner = refused.involved_object
     told = diagnosed(refused.message, driver="", namespace=key.namespace, program=owner.kind)

@@ -23,8 +23,11 @@ class Leader:
 
 def leader(scene: Scene, program: str, driver: str) -> Leader | None:
     """The newest Lease of the program; None without one that can be seen: it may run without election."""
-    names = {LOCKS[program].format(sanitised(driver)), TOGETHER.format(sanitised(driver))}
-    found = [leader_of(one, scene.now_s) for one in scene.leases.values() if one.metadata.name in names]
+    return _newest(scene, LOCKS[program].format(sanitised(driver)), TOGETHER.format(sanitised(driver)))
+
+
+def _newest(scene: Scene, *names: str) -> Leader | None:
+    found = (leader_of(one, scene.now_s) for one in scene.leases.values() if one.metadata.name in names)
     return max(found, key=lambda one: one.renewed_s, default=None)
 
 
@@ -39,21 +42,17 @@ def leader_of(lease: Lease, now_s: float) -> Leader:
 
 def silent_controller_link(scene: Scene, step: str, program: str) -> Link | None:
     """The same for a controller of all drivers. Its Lease may be read only where its namespace shows it."""
-    name = CONTROLLER_LOCKS[program]
-    found = [leader_of(one, scene.now_s) for one in scene.leases.values() if one.metadata.name == name]
-    held = max(found, key=lambda one: one.renewed_s, default=None)
-    return _silence(step, program, held, f"whoever runs {program}") if held is not None and not held.is_live else None
+    return _silence(step, program, _newest(scene, CONTROLLER_LOCKS[program]), f"whoever runs {program}")
 
 
 def silent_link(scene: Scene, step: str, program: str, driver: str) -> Link | None:
     """The link of a step whose program does not renew its Lease, None where it does, or where nobody can know."""
-    held = leader(scene, program, driver)
+    return _silence(step, f"{program} of {driver}", leader(scene, program, driver), f"whoever runs the driver {driver}")
+
+
+def _silence(step: str, program: str, held: Leader | None, who: str) -> Link | None:
     if held is None or held.is_live:
         return None
-    return _silence(step, f"{program} of {driver}", held, f"whoever runs the driver {driver}")
-
-
-def _silence(step: str, program: str, held: Leader, who: str) -> Link:
     namespace = held.key.partition("/")[0]
     return Link(
         step,

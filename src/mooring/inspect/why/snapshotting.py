@@ -5,6 +5,7 @@ The snapshot controller's own judgement is asked; its reason gets advice here. W
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -161,10 +162,7 @@ def _cant_create(scene: Scene, snapshot: Snapshot, because: why.CantCreate) -> L
     if any(claim_link(scene, key).state is not State.DONE for key in claims):
         return Link("snapshot", State.WAITING, "comes after its claim", Mover.CLUSTER, CONTROLLER, _made_s(snapshot), because.problem)
     error = _error(snapshot, content_of(scene, snapshot))
-    link = _wrong(scene, snapshot, because)
-    return Link(
-        link.name, link.state, link.text, link.mover, link.who, link.since_s, (error.message or "") if error else "", commands=link.commands
-    )
+    return dataclasses.replace(_wrong(scene, snapshot, because), error=(error.message or "") if error else "")
 
 
 def _not_made(scene: Scene, snapshot: Snapshot, because: why.Creating) -> Link:

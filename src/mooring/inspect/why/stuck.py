@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import AsyncIterator
-from typing import Final
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
 
 from mooring.api.binding import amount, claims_of, is_finished, request_of
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume, PersistentVolumeClaim
-from mooring.api.meta import Key, is_deleting, key_of
+from mooring.api.meta import Key, Kind, is_deleting, key_of
 from mooring.api.pods import PODS, Pod
 from mooring.api.snapshot import VOLUME_SNAPSHOTS, VolumeSnapshot
 from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
-from mooring.inspect.objects import NotThere
+from mooring.inspect.objects import ALIASES, NotThere
 from mooring.inspect.reading import SEEN_EVENTS, Reading
 from mooring.inspect.why.chain import Chain, State
-from mooring.inspect.why.chains import explained
+from mooring.inspect.why.chains import explained, refused_link
 from mooring.kube.cluster import Cluster, Selection
 from mooring.kube.errors import Forbidden, NotFound, NotServed
 from mooring.kube.list_all import list_all
 
-_PLURALS: Final = {"persistentvolumeclaims": "pvc", "pods": "pod"}
+_CREATED: Final[Mapping[str, Kind[Any]]] = {kind.plural: kind for kind in (PERSISTENT_VOLUME_CLAIMS, PODS)}
 _REFUSED: Final = re.compile(r'(persistentvolumeclaims|pods) "([\w.-]+)" is forbidden')
 FOUND_MAX: Final = 200
 """How many objects are explained; more of them have few causes."""
@@ -37,7 +37,7 @@ class Stuck:
     async def chains(self) -> list[Chain]:
         """Those that failed before those that wait, and the longest first. Raises ApiError."""
         found = [chain async for kind, key in self._suspects() if (chain := await self._explained(kind, key)) is not None]
-        return sorted(found, key=_urgency)
+        return sorted([*found, *[chain async for chain in self._refused()]], key=_urgency)
 
     async def _explained(self, kind: str, key: Key) -> Chain | None:
         try:
@@ -59,8 +59,6 @@ class Stuck:
         async for claim in self._all(PERSISTENT_VOLUME_CLAIMS, _is_stuck_claim, namespaced=True):
             if key_of(claim) not in told:
                 yield "pvc", key_of(claim)
-        async for kind, key in self._refused():
-            yield kind, key
         async for snapshot in self._all(VOLUME_SNAPSHOTS, _is_stuck_snapshot, namespaced=True):
             yield "volumesnapshot", key_of(snapshot)
         if self._namespace is None:
@@ -69,21 +67,24 @@ class Stuck:
             async for attachment in self._all(VOLUME_ATTACHMENTS, _is_stuck_attachment):
                 yield "volumeattachment", key_of(attachment)
 
-    async def _refused(self) -> AsyncIterator[tuple[str, Key]]:
+    async def _refused(self) -> AsyncIterator[Chain]:
         """The claims and pods of workloads that the API server did not let come to be."""
         chosen, seen = Selection(namespace=self._namespace, field_selector="reason=FailedCreate"), set[tuple[str, Key]]()
         with contextlib.suppress(Forbidden):
-            async for event in list_all(self._cluster, SEEN_EVENTS, chosen):
+            events = [event async for event in list_all(self._cluster, SEEN_EVENTS, chosen)]
+            for event in sorted(events, key=lambda one: one.last_s, reverse=True):
                 named = _REFUSED.search(event.message)
-                found = (_PLURALS[named[1]], Key(event.metadata.namespace, named[2])) if named else None
-                if found is not None and found not in seen:
-                    seen.add(found)
-                    if not await self._is_there(*found):
-                        yield found
+                if named is None:
+                    continue
+                kind, key = _CREATED[named[1]], Key(event.metadata.namespace, named[2])
+                if (kind.name, key) not in seen:
+                    seen.add((kind.name, key))
+                    if not await self._is_there(kind, key):
+                        yield Chain(f"{ALIASES[kind.plural]} {key}", (refused_link(event, key),))
 
-    async def _is_there(self, kind: str, key: Key) -> bool:
+    async def _is_there(self, kind: Kind[Any], key: Key) -> bool:
         try:
-            await self._cluster.get(PODS if kind == "pod" else PERSISTENT_VOLUME_CLAIMS, key.name, key.namespace)
+            await self._cluster.get(kind, key.name, key.namespace)
         except NotFound:
             return False
         return True
