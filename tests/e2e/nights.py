@@ -27,14 +27,13 @@ from tests.support.folder_driver import FolderDriver
 from tests.support.programs import Program
 from tests.support.real import binary, kubectl
 from tests.support.snapshot_crds import SNAPSHOT_CRDS
+from tests.support.storage_parts import SIDECARS, START_S_MAX
 from tests.support.waiting import eventually
 
 Json = dict[str, Any]
 
 DRIVER: Final = FolderDriver.name
 NODES: Final = ("n1", "n2")
-START_S_MAX: Final = 60.0
-SIDECARS: Final = ("csi-attacher", "csi-provisioner", "csi-resizer", "csi-snapshotter")
 CONTROLLERS: Final = (
     "persistentvolume-binder-controller",
     "persistentvolume-attach-detach-controller",

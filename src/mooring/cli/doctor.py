@@ -11,15 +11,13 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, TextIO
 
-from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import NAMES, STRING
 from mooring.base.flags import Parsed, flag
-from mooring.cli.people import answer_of, run_for_people
+from mooring.cli.people import answer_of, check_output, run_for_people, width_of
 from mooring.cli.process import Command, Machine
 from mooring.cli.tables import AsKubectlFlags, ProcessFlags
 
@@ -46,9 +44,7 @@ class DoctorFlags(AsKubectlFlags, ProcessFlags):
 
 
 def _check(parsed: Parsed[DoctorFlags]) -> None:
-    output = parsed.flags.o or parsed.flags.output
-    if output not in OUTPUTS:
-        raise ConfigError(f"--output: must be text, json or yaml, got {output!r}", exit_code=2)
+    check_output(parsed.flags.o or parsed.flags.output, *OUTPUTS)
 
 
 COMMAND: Final[Command[DoctorFlags]] = Command(
@@ -115,8 +111,7 @@ def told(flags: DoctorFlags, inventory: Inventory, stdout: TextIO) -> int:
 
     findings, output = findings_in(inventory), flags.o or flags.output
     if output == "text":
-        width = shutil.get_terminal_size((80, 24)).columns if stdout.isatty() else 80
-        stdout.write(as_text(inventory, findings, width))
+        stdout.write(as_text(inventory, findings, width_of(stdout)))
     else:
         stdout.write((as_json if output == "json" else as_yaml)(as_values(inventory, findings)))
     return FOUND if any(one.severity is not Severity.NOTE for one in findings) else CLEAN

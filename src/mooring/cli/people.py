@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import shutil
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -100,6 +101,17 @@ def answer_of(work: Coroutine[Any, Any, int], prog: str, failed: int) -> int:
     except MooringError as error:
         sys.stderr.write(f"{prog}: {visible_lines(str(error))}\n")
         return failed
+
+
+def check_output(output: str, *known: str) -> None:
+    """Raises ConfigError for a form of output that the command does not know."""
+    if output not in known:
+        raise ConfigError(f"--output: must be {', '.join(known[:-1])} or {known[-1]}, got {output!r}", exit_code=2)
+
+
+def width_of(stdout: TextIO) -> int:
+    """Columns of a line: the terminal's, 80 for what is piped."""
+    return shutil.get_terminal_size((80, 24)).columns if stdout.isatty() else 80
 
 
 def words_and_flags(table: type[ProcessFlags], argv: Sequence[str], leading_max: int | None = None) -> tuple[list[str], list[str]]:

@@ -10,16 +10,14 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, TextIO
 
-from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import DURATION, STRING
 from mooring.base.flags import Parsed, flag
 from mooring.cli.objects import object_named
-from mooring.cli.people import answer_of, run_for_people, words_and_flags
+from mooring.cli.people import answer_of, check_output, run_for_people, width_of, words_and_flags
 from mooring.cli.process import Command, Machine
 from mooring.cli.tables import AsKubectlFlags, ProcessFlags
 
@@ -42,9 +40,7 @@ class TimelineFlags(AsKubectlFlags, ProcessFlags):
 
 
 def _check(parsed: Parsed[TimelineFlags]) -> None:
-    output = parsed.flags.o or parsed.flags.output
-    if output not in OUTPUTS:
-        raise ConfigError(f"--output: must be {', '.join(OUTPUTS[:-1])} or {OUTPUTS[-1]}, got {output!r}", exit_code=2)
+    check_output(parsed.flags.o or parsed.flags.output, *OUTPUTS)
 
 
 COMMAND: Final[Command[TimelineFlags]] = Command(
@@ -103,4 +99,4 @@ class ShowTimeline:
             case "html":
                 return as_page(line)
             case _:
-                return as_text(line, shutil.get_terminal_size((80, 24)).columns if self._stdout.isatty() else 80)
+                return as_text(line, width_of(self._stdout))

@@ -15,17 +15,15 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, STRING
 from mooring.base.flags import Parsed, flag
 from mooring.base.text import visible
 from mooring.cli.objects import object_named
-from mooring.cli.people import answer_of, run_for_people, words_and_flags
+from mooring.cli.people import answer_of, check_output, run_for_people, width_of, words_and_flags
 from mooring.cli.process import Command, Machine
 from mooring.cli.tables import AsKubectlFlags, ProcessFlags
 
@@ -57,9 +55,7 @@ class WhyFlags(AsKubectlFlags, ProcessFlags):
 
 
 def _check(parsed: Parsed[WhyFlags]) -> None:
-    output = parsed.flags.o or parsed.flags.output
-    if output not in OUTPUTS:
-        raise ConfigError(f"--output: must be text, json or yaml, got {output!r}", exit_code=2)
+    check_output(parsed.flags.o or parsed.flags.output, *OUTPUTS)
 
 
 COMMAND: Final[Command[WhyFlags]] = Command(
@@ -120,7 +116,7 @@ class Why:
 
         now_s = self._clock.wall_s()
         chain = await explained(Reading(self._cluster, now_s), kind, key)
-        text = as_text(chain, now_s, self._width()) if self._output == "text" else self._values(as_values(chain))
+        text = as_text(chain, now_s, width_of(self._stdout)) if self._output == "text" else self._values(as_values(chain))
         return chain.exit_code, text
 
     async def _all(self) -> tuple[int, str]:
@@ -132,16 +128,13 @@ class Why:
         chains = await stuck.chains()
         if self._output != "text":
             return _worst(chains), self._values({"stuck": [as_values(chain) for chain in chains], "notListed": stuck.refused})
-        text = as_list(chains, now_s, self._width()) if chains else "nothing is stuck\n"
+        text = as_list(chains, now_s, width_of(self._stdout)) if chains else "nothing is stuck\n"
         return _worst(chains), text + "".join(f"not listed: {visible(one)}\n" for one in stuck.refused)
 
     def _values(self, values: Any) -> str:
         from mooring.inspect.printing import as_json, as_yaml
 
         return as_json(values) if self._output == "json" else as_yaml(values)
-
-    def _width(self) -> int:
-        return shutil.get_terminal_size((80, 24)).columns if self._stdout.isatty() else 80
 
 
 def _worst(chains: Sequence[Chain]) -> int:

@@ -21,7 +21,6 @@ from mooring.inspect.why.chain import Command, Link, Mover, State, unseen_link
 from mooring.inspect.why.diagnosis import diagnosed, failed_link
 from mooring.inspect.why.leaders import silent_link
 from mooring.inspect.why.nodes import silent_node_link
-from mooring.inspect.why.volumes import needs_attach
 from mooring.sidecars.attacher import reasons as why
 from mooring.sidecars.attacher.decide import decide_attachment
 from mooring.sidecars.attacher.memory import Memory
@@ -52,12 +51,18 @@ def attach_link(scene: Scene, pod: Pod, claim: Key) -> Link | None:
         is_hidden = scene.is_hidden(PERSISTENT_VOLUMES, pv_key)
         return unseen_link(step, f'its volume "{pv_key.name}" could not be seen') if is_hidden else None
     driver, handle = driver_and_handle(pv)
-    if not driver or not needs_attach(scene, driver):
+    if not driver or not _needs_attach(scene, driver):
         return None
     attachment = scene.attachments.get(Key("", attachment_name(driver, handle, node)))
     if attachment is not None:
         return attachment_link(scene, step, attachment)
     return _held_elsewhere(scene, step, pod, claim, pv) or _not_asked(scene, step, pod, driver)
+
+
+def _needs_attach(scene: Scene, driver: str) -> bool:
+    """False for a driver whose CSIDriver says so; one without that object is attached."""
+    found = scene.drivers.get(Key("", driver))
+    return found is None or found.spec.attach_required is not False
 
 
 def attachment_link(scene: Scene, step: str, attachment: VolumeAttachment) -> Link:
