@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.applying import APPLY_PATCH
 from tests.support.customkinds import a_definition, a_version, an_object, installed, spec_of
 from tests.support.rest import MERGE_PATCH, STRATEGIC_PATCH, Rest
 from tests.support.waiting import eventually
@@ -198,6 +199,21 @@ def test_generation_counts_changes_of_the_content(api: Rest, things: str, name: 
     told += [api.patch(path + endpoint, change).ok()["metadata"]["generation"] for endpoint, change in changes]
     told.append(api.delete(path).ok()["metadata"]["generation"])
     assert [1, 1, 2, 2, 2, 2, 3] == told
+
+
+def test_a_whole_number_that_comes_as_a_float_counts_as_a_change(api: Rest, things: str, name: str) -> None:
+    path, whole = f"{things}/{name}", {"flag": True, "number": 2, "open": {"inner": [1]}}
+    told = [api.post(things, an_object(PLURAL, name, spec={**whole, "number": 2.0})).ok(201)]
+    stored = api.get(path).ok()
+    told += [api.put(path, {**stored, "spec": {**whole, "number": 2.0}}).ok()]
+    told += [api.patch(path, {"spec": {"open": {"inner": [1.0]}}}).ok() for _ in range(2)]
+    told += [api.patch(path, {"spec": whole}).ok(), api.patch(path + "/status", {"status": {"open": 1.0}}).ok()]
+    assert [1, 2, 3, 4, 4, 4] == [obj["metadata"]["generation"] for obj in told]
+    assert api.get(path).ok()["spec"] == {**stored["spec"], **whole}
+    assert told[4]["metadata"]["resourceVersion"] == told[3]["metadata"]["resourceVersion"]
+    applied = an_object(PLURAL, name, spec={"number": 2.0})
+    told = [api.patch(path, applied, APPLY_PATCH, fieldManager="a").ok() for _ in range(2)]
+    assert [4, 4] == [obj["metadata"]["generation"] for obj in told]
 
 
 def test_status_has_an_endpoint_of_its_own(api: Rest, things: str, name: str) -> None:

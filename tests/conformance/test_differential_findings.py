@@ -1092,3 +1092,33 @@ def test_items_of_a_text_that_are_no_schema_are_dropped(api: Rest, name: str, it
     body["spec"] = {"group": "mooring.test", "scope": "Cluster", "names": names, "versions": [version]}
     made = api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body, dryRun="All").ok(201)
     assert {"type": "string"} == made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+
+
+@pytest.mark.parametrize("endpoint", ["", "/status"])
+def test_a_node_may_begin_with_one_address_twice_but_not_go_on_so(api: Rest, name: str, endpoint: str) -> None:
+    address = {"type": "InternalIP", "address": "10.0.0.1"}
+    api.post(NODES, a_node(name) | {"status": {"addresses": [address, address]}}).ok(201)
+    answer = api.patch(f"{NODES}/{name}{endpoint}", {"metadata": {"labels": {"a": "b"}}}, MERGE_PATCH)
+    answer.invalid((DUPLICATE, "status.addresses[1]", 'Duplicate value: {"Type":"InternalIP","Address":"10.0.0.1"}'))
+    api.patch(f"{NODES}/{name}/status", {"status": {"addresses": None}}, MERGE_PATCH).ok()
+
+
+ZONE, OLD_ZONE = "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [(OLD_ZONE, ZONE, True), (ZONE, OLD_ZONE, False), (OLD_ZONE, OLD_ZONE, True), ("a", "b", False), ("a", "", True)],
+)
+def test_only_the_beta_labels_of_a_volumes_places_get_new_names(api: Rest, name: str, before: str, after: str, *, same: bool) -> None:
+    def places(key: str) -> dict[str, Any]:
+        expressions = [{"key": key, "operator": "In", "values": ["a"]}, {"key": OLD_ZONE, "operator": "Exists"}]
+        return {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}}
+
+    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "csi": {"driver": "d.example.com", "volumeHandle": name}}
+    made = api.post(PVS, {"metadata": {"name": name}, "spec": {**spec, "nodeAffinity": places(before)}}).ok(201)
+    changed = {**made, "spec": {**made["spec"], "nodeAffinity": places(after)}}
+    changed["metadata"].pop("resourceVersion")
+    answer = api.put(f"{PVS}/{name}", changed)
+    text = "except for updating from beta label to GA"
+    assert (text in answer.json.get("message", "")) is not same

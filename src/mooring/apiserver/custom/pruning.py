@@ -13,13 +13,30 @@ _WHOLE: Final = ("apiVersion", "kind", "metadata")
 """Members of the object itself, and of objects within it, that every kind has."""
 
 
-def whole_numbers(value: Any) -> Any:
-    """The value with 2.0 written as 2, as Go writes it."""
+class FromFloat(int):
+    """A whole number that came as 2.0. Go's decoder makes a float of it, which differs from every 2 that is stored."""
+
+
+def whole_numbers(value: Any, made: type[int] = int) -> Any:
+    """The value with 2.0 written as 2, as Go writes it. made: what becomes of it."""
     if isinstance(value, dict):
-        return {name: whole_numbers(inner) for name, inner in value.items()}
+        return {name: whole_numbers(inner, made) for name, inner in value.items()}
     if isinstance(value, list):
-        return [whole_numbers(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < _WRITTEN_OUT else value
+        return [whole_numbers(item, made) for item in value]
+    return made(value) if isinstance(value, float) and value.is_integer() and abs(value) < _WRITTEN_OUT else value
+
+
+def settle_floats(value: Any) -> bool:
+    """Makes plain numbers of each FromFloat. True when there was one."""
+    places = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    found = False
+    for place, inner in places:
+        if isinstance(inner, FromFloat):
+            value[place] = int(inner)
+            found = True
+        else:
+            found = settle_floats(inner) or found
+    return found
 
 
 def prune(value: Any, structure: Structure, *, root: bool = True, path: str = "", gone: list[str] | None = None) -> None:

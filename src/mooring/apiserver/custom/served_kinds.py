@@ -13,7 +13,7 @@ from mooring.apiserver.codecs.schema import decode
 from mooring.apiserver.custom import lifecycle
 from mooring.apiserver.custom.columns_and_scale import columns_of, fields_of, scale_of
 from mooring.apiserver.custom.object_validation import Validator, decode_embedded
-from mooring.apiserver.custom.pruning import drop_nulls, fill, prune, whole_numbers
+from mooring.apiserver.custom.pruning import FromFloat, drop_nulls, fill, prune, settle_floats, whole_numbers
 from mooring.apiserver.custom.structural_schema import Structure, has_rules, structure_of
 from mooring.apiserver.kinds import version_order
 from mooring.apiserver.metadata import META_MESSAGES
@@ -148,6 +148,7 @@ class CustomKind:
             admit=life.admit,
             prepare_create=life.prepare_create,
             prepare_update=life.prepare_update,
+            prepare_status=life.prepare_status,
             validate_create=validator.created,
             validate_update=validator.updated,
             validate_status=validator.updated,
@@ -218,7 +219,7 @@ def _rules(structure: Structure) -> CelRules | None:
 def _decoder(structure: Structure) -> Callable[[Json, list[str]], Json]:
     def decode_custom(content: Json, unknown: list[str]) -> Json:
         metadata = decode(_METADATA, {"metadata": content.get("metadata")}, unknown)
-        obj = {**metadata, **{name: whole_numbers(value) for name, value in content.items() if name != "metadata"}}
+        obj = {**metadata, **{name: whole_numbers(value, FromFloat) for name, value in content.items() if name != "metadata"}}
         prune(obj, structure, gone=unknown)
         drop_nulls(obj, structure)
         if structure.has_embedded:
@@ -247,6 +248,7 @@ class _Life:
 
     def prepare_create(self, new: Json, _now: float) -> None:
         new["metadata"]["generation"] = 1
+        settle_floats(new)
         if self.with_status:
             new.pop("status", None)
 
@@ -255,8 +257,11 @@ class _Life:
             new.pop("status", None)
             if "status" in old:
                 new["status"] = old["status"]
-        if not equal_json(self._content(new), self._content(old)):
+        if settle_floats(new) or not equal_json(self._content(new), self._content(old)):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+
+    def prepare_status(self, new: Json, _old: Json, _now: float) -> None:
+        settle_floats(new)
 
     def _content(self, obj: Json) -> Json:
         return {name: value for name, value in obj.items() if name not in ("metadata", "apiVersion")}

@@ -85,7 +85,7 @@ def _validate(new: Json) -> Iterator[FieldCause]:
     swap = ((new["status"].get("nodeInfo") or {}).get("swap") or {}).get("capacity", 1)
     if swap <= 0:
         yield field_errors.invalid("metadata.nodeSwapStatus.capacity", swap, "must be greater than zero")  # (so the real one says)
-    yield from _validate_status(new, {})
+    yield from _validate_amounts_and_features(new)
 
 
 def _validate_cidrs(texts: list[str]) -> list[FieldCause]:
@@ -106,6 +106,11 @@ def _validate_cidrs(texts: list[str]) -> list[FieldCause]:
 
 
 def _validate_status(new: Json, _old: Json) -> Iterator[FieldCause]:
+    yield from _validate_amounts_and_features(new)
+    yield from _validate_addresses(new)
+
+
+def _validate_amounts_and_features(new: Json) -> Iterator[FieldCause]:
     yield from (
         field_errors.invalid(f"status.{part}.{name}", amount, "must be greater than or equal to 0")
         for part in ("capacity", "allocatable")
@@ -113,6 +118,16 @@ def _validate_status(new: Json, _old: Json) -> Iterator[FieldCause]:
         if parse_quantity(amount).value < 0
     )
     yield from _validate_features(new["status"].get("declaredFeatures") or [])
+
+
+def _validate_addresses(new: Json) -> Iterator[FieldCause]:
+    """Each once; a create does not ask for that."""
+    seen: set[tuple[str, str]] = set()
+    for number, address in enumerate(new["status"].get("addresses") or []):
+        both = address["type"], address["address"]
+        if both in seen:
+            yield field_errors.duplicate(f"status.addresses[{number}]", {"Type": both[0], "Address": both[1]})
+        seen.add(both)
 
 
 def _validate_features(features: list[str]) -> Iterator[FieldCause]:
@@ -137,6 +152,7 @@ def _validate_update(new: Json, old: Json) -> Iterator[FieldCause]:
     )
     if new["spec"].get("externalID") != old["spec"].get("externalID"):
         yield field_errors.forbidden("spec.externalID", "may not be updated")
+    yield from _validate_addresses(new)
 
 
 NODES: Final = Resource(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -99,8 +98,14 @@ def outdated(key: str, field: str, *, alone: bool = False) -> list[str]:
 
 
 def same_but_for_ga_labels(new: Any, old: Any) -> bool:
-    """True if nothing changed but beta labels that became the GA ones, in both directions of reading."""
-    return new is not None and _with_ga_labels(new) == _with_ga_labels(old) and (new == old or _has_beta_label(old))
+    """True if nothing changed but beta labels that became the GA ones. As for the real server, a label without a new name became ""."""
+    if isinstance(new, dict) and isinstance(old, dict):
+        renamed = "key" in old and new.get("key") == _GA_LABELS.get(old["key"], ("",))[0]
+        names = (new.keys() | old.keys()) - ({"key"} if renamed else set())
+        return all(same_but_for_ga_labels(new.get(name), old.get(name)) for name in names)
+    if isinstance(new, list) and isinstance(old, list):
+        return len(new) == len(old) and all(map(same_but_for_ga_labels, new, old))
+    return bool(new == old)
 
 
 def _validate_field(requirement: Json, field: str) -> Iterator[FieldCause]:
@@ -115,14 +120,3 @@ def _validate_field(requirement: Json, field: str) -> Iterator[FieldCause]:
         return
     for index, value in enumerate(values):
         yield from checks.named(value, f"{field}.values[{index}]", names.dns_subdomain)
-
-
-def _with_ga_labels(affinity: Any) -> str:
-    text = json.dumps(affinity, sort_keys=True)
-    for beta, (ga, _) in _GA_LABELS.items():
-        text = text.replace(f'"{beta}"', f'"{ga}"')
-    return text
-
-
-def _has_beta_label(affinity: Any) -> bool:
-    return any(f'"{beta}"' in json.dumps(affinity) for beta in _GA_LABELS)
