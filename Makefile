@@ -160,6 +160,10 @@ bench-sidecars: $(BENCH)/ready ## Registrar and probe beside Go's: ARGS='--peers
 real-parts: ## Build what tests compare with (Go; 11 minutes, once)
 	@hack/kube/build >/dev/null
 
+.PHONY: release-tools
+release-tools: ## Build what checks a release (Go; 3 minutes, once)
+	@hack/tools/build >/dev/null
+
 .PHONY: picture
 picture: .venv/ready ## Write the pictures of docs, from a real mooring dev
 	@PYTHONPATH=. $(BIN)/python hack/live_picture.py

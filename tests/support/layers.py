@@ -18,6 +18,7 @@ REAL_SERVER: Final = "real API server"
 REAL_CONTROLLERS: Final = "real controllers"
 REAL_PEERS: Final = "Go peers"
 REAL_MOUNTS: Final = "mounts"
+RELEASE_TOOLS: Final = "release tools"
 GO_REGISTRAR: Final = "Go registrar"
 H2SPEC: Final = "h2spec"
 BROWSER: Final = "browser"
@@ -32,6 +33,7 @@ REMEDIES: Final = {
     REAL_SERVER: _REAL_PARTS,
     REAL_CONTROLLERS: _REAL_PARTS,
     REAL_PEERS: _REAL_PARTS,
+    RELEASE_TOOLS: "to test it: `make release-tools` (Go 1.26, about 3 minutes once); then `make test`",
     REAL_MOUNTS: "to test it: run as root on Linux, with mount namespaces, /dev/fuse and loop devices, and with util-linux installed",
     GO_REGISTRAR: (
         "to test it: build node-driver-registrar 2.17 from a checkout, since no module proxy has it, and put csi-node-driver-registrar "
