@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import copy
 import math
+import platform
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
-from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, Metric, ProcessCollector, generate_latest
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, Gauge, Metric, ProcessCollector, generate_latest
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
+import mooring
 from mooring.base.clock import LoopClock, processor_s
 
 T = TypeVar("T")
@@ -22,13 +24,15 @@ KEPT_TIMES: Final = 10
 
 
 class Metrics:
-    """Owns a registry, so that two sidecars in one process do not share series. Process metrics are in it from the start."""
+    """Owns a registry, so that two sidecars in one process do not share series. In it from the start: process and build."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._page, self._page_until = b"", -math.inf
         self._families: dict[Callable[[CollectorRegistry], object], object] = {}
         ProcessCollector(registry=self.registry)
+        build = Gauge("mooring_build_info", "Always 1; the labels say what runs here.", ["version", "python"], registry=self.registry)
+        build.labels(mooring.__version__, platform.python_version()).set(1)
 
     def once(self, make: Callable[[CollectorRegistry], T]) -> T:
         """make(registry), and the same object for the same make later: a family can be registered only once, its users come and go."""

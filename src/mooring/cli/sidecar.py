@@ -31,7 +31,7 @@ from mooring.control.runtime import Runtime
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.driver import Driver
 from mooring.csi.errors import DriverError
-from mooring.csi.metrics import CallMetrics
+from mooring.csi.metrics import CallMetrics, ConnectionMetrics
 from mooring.csi.probe_and_identify import ProbeLimits
 from mooring.csi.session import LOST_TEXT, DriverLost, Session, carry_on, exit_on_loss
 from mooring.kube.cluster import Cluster
@@ -143,6 +143,7 @@ class SidecarLife(Life[F]):
 
     async def _identified(self, stack: AsyncExitStack) -> Session:
         metrics = self._metrics.once(CallMetrics)
+        self._metrics.once(ConnectionMetrics).show(self._name, lambda: {metrics.driver_name: not self._missing()})
         self._waits_for = "no connection to the CSI driver yet"
         driver = await stack.enter_async_context(self._ports.driver(metrics))
         self._waits_for = "the CSI driver is not ready yet"

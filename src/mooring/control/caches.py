@@ -23,6 +23,7 @@ from mooring.control.runtime import Runtime
 from mooring.control.slim import WHOLE, Keeps, Part, always, joined
 from mooring.kube.cache.informer import Informer, obstacles
 from mooring.kube.cache.store import IndexFunction
+from mooring.kube.cache.watch_metrics import WatchMetrics
 from mooring.kube.cluster import EVERYTHING, Selection
 
 T = TypeVar("T", bound=Object)
@@ -127,6 +128,7 @@ class Caches:
             may_be_missing=may_be_missing,
             name=f"{self._name}/{kind.plural}",
         )
+        runtime.metrics.once(WatchMetrics).show(informer)
         assert not any(whole.informer.is_running for whole in self._wholes.values()), f"{kind.plural} come late"
         whole = self._wholes[kept] = _Whole(informer, fields)
         return whole

@@ -60,9 +60,10 @@ class WorkQueue(Generic[K]):
         self._pushes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due: Instant | None = None
-        self._failures: dict[K, int] = {}
+        self._failures: dict[K, tuple[int, Instant]] = {}  # in a row, and when the first of them was
         self._getters: deque[asyncio.Future[None]] = deque()
         self._closed = False
+        self._workers = 0
         self._metrics = None if metrics is None else metrics.of(self)
 
     @property
@@ -77,6 +78,23 @@ class WorkQueue(Generic[K]):
         """Seconds that each key in hand has been worked on."""
         now = self._clock.now()
         return [now - since for since in self._processing.values()]
+
+    @property
+    def failing_count(self) -> int:
+        """Keys that have failed, and have not been forgotten since; 0 where no worker runs."""
+        return len(self._failures) if self._workers else 0
+
+    def oldest_s(self) -> float:
+        """Age of the oldest key that waits for a worker, is in hand, or has failed; 0.0 without one. A mere delay is no wait.
+
+        Where no worker runs it is 0.0, too: the queue is that of a term which is over, or has not begun.
+        """
+        if not self._workers:
+            return 0.0
+        since = [*itertools.islice(self._dirty.values(), 1), *self._processing.values()]
+        if self._failures:
+            since.append(min(began for _, began in self._failures.values()))
+        return self._clock.now() - min(since) if since else 0.0
 
     def add(self, key: K) -> None:
         """The key is worked on as soon as a worker is free."""
@@ -113,8 +131,9 @@ class WorkQueue(Generic[K]):
 
     def retry(self, key: K) -> float:
         """Counts a failure and adds the key after its back-off. Returns the delay in seconds."""
-        failures = self._failures.pop(key, 0) + 1
-        self._failures[key] = failures
+        failures, since = self._failures.pop(key, (0, self._clock.now()))
+        failures += 1
+        self._failures[key] = failures, since
         if len(self._failures) > FAILURES_MAX:
             oldest = next(iter(self._failures))
             del self._failures[oldest]
@@ -129,7 +148,7 @@ class WorkQueue(Generic[K]):
 
     def failures(self, key: K) -> int:
         """Failures in a row."""
-        return self._failures.get(key, 0)
+        return self._failures.get(key, (0, 0.0))[0]
 
     def in_hand(self, key: K) -> bool:
         """True while a worker has the key."""
@@ -169,13 +188,20 @@ class WorkQueue(Generic[K]):
         Where many keys wait, others get their turn now and then: a key that needs nothing is handled without waiting for anybody, and
         thousands of them in a row, after a resync for one, would be a stand-still of the whole process.
         """
+        self._workers += 1
+        try:
+            await self._work(handle)
+        except QueueClosed:
+            return
+        finally:
+            self._workers -= 1
+
+    async def _work(self, handle: Callable[[K], Awaitable[None]]) -> None:
+        """Raises QueueClosed."""
         for number in itertools.count(1):
             if number % KEYS_IN_TURN == 0 and len(self._queue) >= MANY_KEYS:
                 await self._clock.sleep(0)
-            try:
-                key = await self.get()
-            except QueueClosed:
-                return
+            key = await self.get()
             try:
                 await handle(key)
             except Exception as error:  # must not end the other keys' work

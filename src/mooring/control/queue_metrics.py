@@ -1,4 +1,4 @@
-"""Metrics of work queues, under upstream's names, labels and buckets, and one of our own."""
+"""Metrics of work queues, under upstream's names, labels and buckets, and some of our own."""
 
 from __future__ import annotations
 
@@ -19,6 +19,11 @@ class MeasuredQueue(Sized, Protocol):
     def name(self) -> str: ...
 
     def work_s(self) -> list[float]: ...
+
+    def oldest_s(self) -> float: ...
+
+    @property
+    def failing_count(self) -> int: ...
 
 
 class QueueMetrics:
@@ -42,6 +47,13 @@ class QueueMetrics:
             "workqueue_longest_running_processor_seconds", "Time that the key longest in hand has been there.", labels, registry=registry
         )
         self.retries = Counter("workqueue_retries_total", "Delayed adds.", labels, registry=registry)
+        self.oldest = Gauge(
+            "mooring_oldest_key_seconds",
+            "Age of the key that longest waits for a worker, is in hand, or has failed without a success since.",
+            labels,
+            registry=registry,
+        )
+        self.failing = Gauge("mooring_failing_keys", "Keys that have failed without a success since.", labels, registry=registry)
         self.stale = Counter(
             "mooring_workqueue_stale_total", "Back-offs of keys whose objects kept changing under the work.", labels, registry=registry
         )
@@ -53,6 +65,8 @@ class QueueMetrics:
         self.depth.labels(queue.name).set_function(lambda: sum(len(one) for one in queues))
         self.unfinished.labels(queue.name).set_function(lambda: sum(sum(one.work_s()) for one in queues))
         self.longest.labels(queue.name).set_function(lambda: max((seconds for one in queues for seconds in one.work_s()), default=0.0))
+        self.oldest.labels(queue.name).set_function(lambda: max((one.oldest_s() for one in queues), default=0.0))
+        self.failing.labels(queue.name).set_function(lambda: sum(one.failing_count for one in queues))
         return SeriesOfQueue(self, queue.name)
 
 

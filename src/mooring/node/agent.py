@@ -18,6 +18,7 @@ from mooring.control.events import EventRecorder
 from mooring.control.manager import Loop, Manager
 from mooring.control.runtime import Runtime
 from mooring.control.slim import always
+from mooring.csi.metrics import ConnectionMetrics
 from mooring.csi.registration import Registration
 from mooring.csi.socket_driver import SocketDriver
 from mooring.csi.wire_driver import WireDriver
@@ -100,6 +101,7 @@ class NodeAgent(Manager):
             clock=runtime.clock,
             randomness=runtime.randomness,
         )
+        runtime.metrics.once(ConnectionMetrics).show(options.node_name, self.drivers.connected)
         runtime.metrics.once(UsageMetrics).show(options.node_name, lambda: stats.usages)
         self._is_prepared = asyncio.Event()
         self._heartbeat = Heartbeat(runtime, caches, options.node_name, options.lease_s, options.resources) if options.heartbeats else None

@@ -105,6 +105,10 @@ class Drivers:
         found = self._drivers.get(name)
         return found is None or found.known_capabilities is None or capability in found.known_capabilities
 
+    def connected(self) -> Mapping[str, bool]:
+        """By name, whether the connection of each stands."""
+        return {name: driver.client.is_connected for name, driver in self._drivers.items()}
+
     def __iter__(self) -> Iterator[RegisteredDriver]:
         return iter(tuple(self._drivers.values()))
 

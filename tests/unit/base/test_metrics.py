@@ -1,8 +1,11 @@
 """The metrics page."""
 
+import platform
+
 import pytest
 from prometheus_client import Counter, Histogram
 
+import mooring
 from mooring.base import metrics as base_metrics
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import CONTENT_TYPE, KEPT_TIMES, Metrics
@@ -77,3 +80,8 @@ async def test_a_page_is_as_of_now_once_the_last_is_no_longer_kept():
     counter.inc()
     metrics._page_until = LoopClock().now()
     assert b"calls_total 1.0" in metrics.page()
+
+
+def test_the_build_is_told() -> None:
+    labels = {"version": mooring.__version__, "python": platform.python_version()}
+    assert 1 == Metrics().registry.get_sample_value("mooring_build_info", labels)

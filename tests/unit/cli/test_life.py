@@ -161,6 +161,25 @@ async def test_ST05_an_unchanged_driver_that_comes_back_is_carried_on_with():
         assert 200 == (await world.asked("/readyz")).status
 
 
+async def test_the_connection_to_the_driver_is_a_metric():
+    world = SidecarInProcess(connect_s=5)
+
+    async def shown():
+        lines = (await world.asked("/metrics")).body.decode().splitlines()
+        return [line for line in lines if line.startswith("mooring_driver_connected")]
+
+    async with world.living():
+        assert ['mooring_driver_connected{driver_name="unknown-driver"} 0.0'] == await shown()
+        await world.clock.sleep(10)
+        assert ['mooring_driver_connected{driver_name="csi.example.com"} 1.0'] == await shown()
+        world.ports.connection.lose()
+        await world.clock.sleep(5)
+        assert ['mooring_driver_connected{driver_name="csi.example.com"} 0.0'] == await shown()
+        world.ports.connection.come_back()
+        await world.clock.sleep(5)
+        assert ['mooring_driver_connected{driver_name="csi.example.com"} 1.0'] == await shown()
+
+
 async def test_CO06_a_driver_that_was_replaced_ends_the_life():
     world = SidecarInProcess()
 

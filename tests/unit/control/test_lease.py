@@ -63,6 +63,10 @@ class Replica:
     def gauge(self, name: str) -> float | None:
         return self.metrics.registry.get_sample_value(name, {"name": ""})
 
+    @property
+    def leads(self) -> float | None:
+        return self.metrics.registry.get_sample_value("mooring_leader", {"lease": "ns/lock"})
+
     async def stop(self) -> None:
         """Asks it to end, and waits."""
         assert self.task is not None
@@ -115,6 +119,7 @@ async def test_the_first_candidate_creates_the_lease_and_works():
         spec = spec_of(cluster)
         assert (spec["holderIdentity"], spec["leaseDurationSeconds"], spec["leaseTransitions"]) == ("a", 15, 0)
         assert a.gauge("leader_election_master_status") == 1
+        assert a.leads == 1
         (event,) = a.events
         assert event[1:] == ("Normal", "LeaderElection", "a became leader")
         assert (event[0].kind, event[0].api_version, event[0].namespace, event[0].name) == ("Lease", "coordination.k8s.io/v1", "ns", "lock")
@@ -139,6 +144,7 @@ async def test_LE02_a_standby_does_nothing_and_writes_nothing():
         assert b.elector.role is Role.STANDBY
         assert b.wire.writes == 0
         assert b.gauge("leader_election_master_status") == 0
+        assert b.leads == 0
         assert b.events == []
 
 
@@ -201,6 +207,7 @@ async def test_LE03_a_leader_that_cannot_renew_stops_in_time_and_stands_again():
         assert now() - last_renewal == pytest.approx(10, abs=0.1)
         assert not a.elector.is_leader
         assert a.gauge("leader_election_master_status") == 0
+        assert a.leads == 0
         assert a.events[-1][3] == "a stopped leading"
         await asyncio.sleep(60)
         assert not a.works

@@ -272,6 +272,45 @@ async def test_metrics_have_upstreams_names_and_buckets():
     assert value('workqueue_unfinished_work_seconds{name="test"}') == pytest.approx(0.5)
 
 
+async def test_the_oldest_key_is_the_one_that_longest_waits_is_in_hand_or_fails() -> None:
+    metrics = Metrics()
+    queue, is_stuck, fails = a_queue(metrics=QueueMetrics(metrics.registry)), asyncio.Event(), True
+
+    async def handle(key: str) -> None:
+        if key == "stuck":
+            await is_stuck.wait()
+        elif fails:
+            queue.retry(key)
+        else:
+            queue.reset_failures(key)
+
+    def shown() -> tuple[float | None, float | None]:
+        value = metrics.registry.get_sample_value
+        return value("mooring_oldest_key_seconds", {"name": "test"}), value("mooring_failing_keys", {"name": "test"})
+
+    queue.add("early")
+    assert (0, 0) == shown()  # nobody works yet
+    worker = asyncio.create_task(queue.work(handle))
+    await asyncio.sleep(100)
+    assert (100, 1) == shown()  # in back-off, and failing since its first try
+    queue.add("stuck")
+    await asyncio.sleep(50)
+    queue.add("late")
+    await asyncio.sleep(20)
+    assert (170, 1) == shown()
+    fails = False
+    is_stuck.set()
+    await asyncio.sleep(300)
+    assert (0, 0) == shown()
+    queue.add_after("delayed", 1000)
+    await asyncio.sleep(100)
+    assert (0, 0) == shown()  # a mere delay is no wait
+    queue.retry("delayed")
+    worker.cancel()
+    await asyncio.sleep(100)
+    assert (0, 0) == shown()  # a term that is over
+
+
 async def test_others_get_their_turn_while_many_keys_wait_that_need_nobody(queue: WorkQueue[str]):
     """After a resync most keys need nothing: thousands of them in one go would keep the process from everything else."""
     handled: list[str] = []

@@ -15,10 +15,11 @@ from mooring.control.caches import Caches
 from mooring.control.controller import Controller
 from mooring.control.manager import Manager, Managers
 from mooring.control.result import Result
+from mooring.control.runtime import Runtime
 from mooring.control.slim import Keeps, always, slim
 from mooring.kube.cache.informer import Cause, Change, Informer
 from mooring.kube.cluster import Request, Verb
-from mooring.kube.errors import Forbidden
+from mooring.kube.errors import Forbidden, NotServed, Unreachable
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.control.test_controller import SETTLED, a_runtime
 from tests.unit.kube.fake_cluster import FakeCluster
@@ -68,6 +69,43 @@ async def test_nothing_is_asked_before_a_share_starts_and_then_each_kind_once() 
         await settled()
         assert one.nodes.store is other.nodes.store
         assert 1 == sum(request.verb == "watch" for request in cluster.requests)
+
+
+async def test_whether_the_caches_follow_is_a_metric() -> None:
+    cluster = FakeCluster()
+    runtime = a_runtime(cluster)
+    caches = Caches(runtime)
+    reader = Reader(caches)
+    cluster.fail("list", Forbidden("no right"), times=3)
+    assert _shown(runtime) is None
+    async with followed(caches) as group:
+        reader.caches.start(group)
+        await asyncio.sleep(0.1)
+        assert 0 == _shown(runtime)
+        await asyncio.sleep(120)
+        assert 1 == _shown(runtime)
+        cluster.fail("watch", Unreachable("gone"), times=1000)
+        await asyncio.sleep(700)  # by then the watch that still stood has ended
+        assert 0 == _shown(runtime)
+    assert _shown(runtime) is None
+
+
+@pytest.mark.parametrize("may_be_missing", [True, False])
+async def test_a_kind_that_may_be_missing_is_followed_well_without(may_be_missing: bool) -> None:
+    cluster = FakeCluster()
+    cluster.fail("list", NotServed("no such kind"), times=1000)
+    runtime = a_runtime(cluster)
+    caches = Caches(runtime)
+    share = caches.share()
+    share.of(NODES, may_be_missing=may_be_missing)
+    async with followed(caches) as group:
+        share.start(group)
+        await settled()
+        assert may_be_missing == bool(_shown(runtime))
+
+
+def _shown(runtime: Runtime) -> float | None:
+    return runtime.metrics.registry.get_sample_value("mooring_watch_healthy", {"resource": "nodes"})
 
 
 async def test_a_share_that_comes_late_is_told_what_is_there_and_one_that_ends_nothing_more() -> None:

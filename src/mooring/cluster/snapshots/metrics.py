@@ -6,6 +6,7 @@ Differs from snapshot-controller: a failure is counted, with the status `failure
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import OrderedDict
 from typing import Any, Final
 
@@ -60,6 +61,20 @@ class SnapshotMetrics:
             "snapshot_controller_operations_in_flight", "Total number of operations in flight for snapshot controller", registry=registry
         )
         gauge.set_function(lambda: len(self._running))
+        self._oldest = Gauge(
+            "mooring_snapshot_oldest_seconds",
+            "How long the oldest operation of this name is under way, as far as this process has seen it.",
+            ["operation_name"],
+            registry=registry,
+        )
+
+    def show_ages(self, names: OperationNames, clock: Clock) -> None:
+        """Shows the age of the oldest of these operations."""
+        for name in (names.create, names.create_and_ready, names.delete):
+            self._oldest.labels(name).set_function(functools.partial(self._oldest_s, name, clock))
+
+    def _oldest_s(self, name: str, clock: Clock) -> float:
+        return clock.now() - min((since for (_, operation), since in self._running.items() if operation == name), default=clock.now())
 
     def reached(self, uid: str, now: Instant, labels: Labels, names: OperationNames, stage: SnapshotStage) -> None:
         """Told of each change of a snapshot."""
@@ -104,6 +119,7 @@ class OperationMetrics:
     def __init__(self, row: Row, view: View, metrics: SnapshotMetrics, clock: Clock) -> None:
         self._row, self._view, self._metrics, self._clock = row, view, metrics, clock
         self._drivers: dict[str, str] = {}
+        metrics.show_ages(row.operations, clock)
 
     def changed(self, change: Change[Any]) -> None:
         """Told of each change of a snapshot."""

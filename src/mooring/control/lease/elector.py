@@ -85,7 +85,7 @@ class LeaderElector:
         self._log = _log.bind(lock=f"{candidate.namespace}/{candidate.lock_name}", identity=candidate.identity)
         self._log_once = LogOnce(self._log)
         self._refusal = ""
-        self._reporter = LeadershipReporter(candidate.identity, self._log, events, metrics)
+        self._reporter = LeadershipReporter(candidate, self._log, events, metrics)
 
     @property
     def role(self) -> Role:

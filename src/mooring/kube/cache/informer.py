@@ -28,7 +28,7 @@ from mooring.kube.cache.feed import Feed, FeedReader, Handler
 from mooring.kube.cache.reflector import Reflector
 from mooring.kube.cache.store import Cause, Change, IndexFunction, Store
 from mooring.kube.cluster import EVERYTHING, Cluster, Selection
-from mooring.kube.errors import ApiError, Forbidden, NotFound, SetBack
+from mooring.kube.errors import ApiError, Forbidden, NotFound, NotServed, SetBack
 from mooring.kube.list_all import list_all
 
 __all__ = ["Cause", "Change", "FreshCache", "Informer", "keep", "obstacles"]
@@ -137,6 +137,20 @@ class Informer(Generic[T]):
     def heard_at(self) -> Instant:
         """When list or watch told something last, if only a bookmark; a server sends one about each minute."""
         return self._feed.heard_at
+
+    @property
+    def resource(self) -> str:
+        """The kind's name in URLs, with its group."""
+        return self._kind.resource
+
+    @property
+    def is_healthy(self) -> bool:
+        """True while everything is listed, and neither list nor watch has failed since it last told something.
+
+        A kind that is not served is fine where it may be missing.
+        """
+        trouble = None if self._run.reflector is None else self._run.reflector.trouble
+        return self.has_synced and (trouble is None or (self._feed.may_be_missing and isinstance(trouble, NotServed)))
 
     @property
     def obstacle(self) -> str:

@@ -25,6 +25,7 @@ from mooring.sidecars.resizer.claim_controller import ClaimController, tells_all
 from mooring.sidecars.resizer.event_handlers import EventHandlers, class_facts, growth_facts, node_has_acted
 from mooring.sidecars.resizer.expansion.reconcile import Reconciler as Expansion
 from mooring.sidecars.resizer.memory import Memory
+from mooring.sidecars.resizer.metrics import GrowthMetrics
 from mooring.sidecars.resizer.modification.reconcile import Reconciler as Modification
 from mooring.sidecars.resizer.options import ResizerOptions
 from mooring.sidecars.resizer.pods_in_use import PodsInUse, released
@@ -67,6 +68,7 @@ class Resizer(Manager):
         )
         self._parts: list[tuple[ClaimController, EventHandlers]] = []
 
+        runtime.metrics.once(GrowthMetrics).show(claims, view, runtime.clock)
         if capabilities.expands or on_node:
             expansion = ClaimController(runtime, view, Expansion(runtime, view, calls, *writers, driver, events))
             self._parts.append((expansion, EventHandlers(view, expansion, growth_facts, node_has_acted)))

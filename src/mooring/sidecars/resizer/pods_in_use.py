@@ -17,6 +17,7 @@ from mooring.control.runtime import Runtime
 from mooring.control.slim import always, joined
 from mooring.control.topics import Topic
 from mooring.kube.cache.informer import Change, Informer
+from mooring.kube.cache.watch_metrics import WatchMetrics
 from mooring.sidecars.resizer.decision import PODS_KNOWN, unused
 from mooring.sidecars.resizer.view import BY_CLAIM, POD, POD_INDEXES
 
@@ -37,6 +38,7 @@ class PodsInUse:
             indexes=POD_INDEXES,
             name="resizer/pods",
         )
+        runtime.metrics.once(WatchMetrics).show(self.informer)
         self._clock, self._tell = runtime.clock, tell
         self._wanted = asyncio.Event()
         self._wanted_at: Instant | None = None
