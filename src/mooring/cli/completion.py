@@ -44,6 +44,7 @@ TABLES: Final[Mapping[str, str]] = {
     "snapshot-controller": "snapshot_controller:SnapshotControllerFlags",
     "snapshotter": "csi_snapshotter:SnapshotterFlags",
     "timeline": "timeline:TimelineFlags",
+    "unstick": "unstick:UnstickFlags",
     "why": "why:WhyFlags",
 }
 """Each command with its words: the table of its flags, "" for one that has none. A command with words of its own stands before those."""

@@ -32,6 +32,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "snapshot-controller": ("mooring.cli.snapshot_controller", "Make and bind the contents of snapshots, of all drivers."),
     "snapshotter": ("mooring.cli.csi_snapshotter", "Make and delete a driver's snapshots, as csi-snapshotter."),
     "timeline": ("mooring.cli.timeline", "Show what happened when to an object, and its waits."),
+    "unstick": ("mooring.cli.unstick", "Free an object from finalizers, once that is proved safe."),
     "why": ("mooring.cli.why", "Say why an object is stuck, and whose move it is."),
 }
 """Each subcommand: the module whose `run(argv, prog)` it is, and what it is for."""

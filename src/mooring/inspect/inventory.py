@@ -56,7 +56,7 @@ class Scanner:
     async def scan(self) -> Inventory:
         """PersistentVolumes are read first and last: volumes that waited for theirs have them. Raises ApiError, DriverError, CannotLook."""
         before = await self._objects()
-        volumes = tuple([volume async for volume in _volumes(self.driver, self.timeout_s)])
+        volumes = tuple([volume async for volume in listed_volumes(self.driver, self.timeout_s)])
         journal = await _all(self.cluster, LEASES.whole(), Selection(label_selector=lease_codec.JOURNAL_LABEL))
         intents = tuple(intents_of(journal, self.driver_name, self.clock.wall_s()))
         pods, claims = await self._pods(volumes, before), await self._claims()
@@ -107,7 +107,7 @@ class Scanner:
         return [] if all(volume.handle in named for volume in volumes) else await _all(self.cluster, PODS)
 
 
-async def _volumes(driver: Driver, timeout_s: float) -> AsyncIterator[ListedVolume]:
+async def listed_volumes(driver: Driver, timeout_s: float) -> AsyncIterator[ListedVolume]:
     token, seen = "", set()
     for _ in range(PAGES_MAX):
         answer = await driver.list_volumes(csi.ListVolumesRequest(starting_token=token), Call(timeout_s))

@@ -41,7 +41,8 @@ class Traces:
     """The traces of a driver that one look has found.
 
     registered_on: nodes whose CSINode names it. in_use: each Node, with the volumes that its kubelet reports as in use.
-    attachments, volumes: of the driver, held or not. users: volume → the pods on nodes that use it.
+    attachments, volumes: of the driver, held or not. users: volume → the pods on nodes that use it. silent_leases: of its sidecars, held
+    by nobody who renews them. out_of_service: nodes of which somebody has stated that the machine is off.
     """
 
     driver: str
@@ -52,6 +53,8 @@ class Traces:
     volumes: tuple[PersistentVolume, ...]
     users: Mapping[str, tuple[str, ...]]
     live_leases: tuple[LiveLease, ...] = ()
+    silent_leases: tuple[str, ...] = ()
+    out_of_service: frozenset[str] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -106,7 +106,7 @@ class _Lost:
     def __init__(self, inventory: Inventory, matcher: HandleMatcher) -> None:
         ours = [found for found in inventory.objects if found.driver == inventory.driver]
         listed = [found for found in ours if matcher.named_by(found.handle)]
-        far = {found.name for found in ours if not _may_reach(found.nodes, inventory.place)}
+        far = {found.name for found in ours if not may_reach(found.nodes, inventory.place)}
         lists_all = any(found.name in far for found in listed)
         self._before = {found.name for found in inventory.objects_before}
         self._lost = [found for found in ours if not matcher.named_by(found.handle)]
@@ -127,7 +127,7 @@ class _Lost:
         return need_not and found.provisioned and self._lists_as_made
 
 
-def _may_reach(nodes: NodeSelector | None, place: Mapping[str, str]) -> bool:
+def may_reach(nodes: NodeSelector | None, place: Mapping[str, str]) -> bool:
     """False when each term asks for another value than the place has. Keys that the place lacks are left out."""
     terms = (nodes.node_selector_terms if nodes is not None else None) or ()
     for term in terms:

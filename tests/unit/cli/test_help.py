@@ -31,6 +31,7 @@ from mooring.cli import (
     release,
     snapshot_controller,
     timeline,
+    unstick,
     why,
 )
 from mooring.cli import mooring as command
@@ -54,6 +55,7 @@ OURS: Final[dict[str, Command[Any]]] = {
     "orphans": orphans.COMMAND,
     "release": release.COMMAND,
     "timeline": timeline.COMMAND,
+    "unstick": unstick.COMMAND,
     "why": why.COMMAND,
 }
 DROP_INS: Final[dict[str, Command[Any]]] = {
@@ -64,7 +66,16 @@ DROP_INS: Final[dict[str, Command[Any]]] = {
     "snapshot-controller": snapshot_controller.COMMAND,
     "snapshotter": csi_snapshotter.COMMAND,
 }
-WITH_A_WORD: Final = {"apiserver backup", "apiserver restore", "completion", "dev kill-node", "dev revive-node", "timeline", "why"}
+WITH_A_WORD: Final = {
+    "apiserver backup",
+    "apiserver restore",
+    "completion",
+    "dev kill-node",
+    "dev revive-node",
+    "timeline",
+    "unstick",
+    "why",
+}
 PROGRAMS: Final = {"cluster-registrar": "cluster-driver-registrar", "snapshot-controller": "snapshot-controller"}
 SMALL: Final = {"livenessprobe", "registrar"}
 """These read their flags without `Command`, to stay small; their own tests look at their help."""

@@ -1,0 +1,63 @@
+"""The facts of one look, from which a finalizer is judged."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from mooring.inspect.left_behind import LiveLease, Traces
+from mooring.inspect.renewals import LeaseSight
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DriverWord:
+    """The driver's own answer about one volume or snapshot.
+
+    exists: whether it has it, None where it can't say. published_on: the ids of the nodes that it is published on, None where it can't
+    say. why: it can't.
+    """
+
+    driver: str
+    exists: bool | None = None
+    published_on: frozenset[str] | None = None
+    why: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Author:
+    """The last writer of a finalizer, as managedFields name him. at: as the server sent it."""
+
+    manager: str
+    at: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Facts:
+    """kind: as people type it. driver: "" for an object of none. traces: of the driver. word: None where the driver was not asked.
+
+    failure: the last error that the object or an Event says of its controller's tries to let it go, "" for none. node_ids: the driver's
+    names of nodes, as the CSINodes have them.
+    """
+
+    obj: Any
+    kind: str
+    driver: str = ""
+    leases: LeaseSight = dataclasses.field(default_factory=LeaseSight)
+    traces: Traces | None = None
+    word: DriverWord | None = None
+    failure: str = ""
+    node_ids: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    authors: Mapping[str, Author] = dataclasses.field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return str(self.obj.metadata.name)
+
+    def live(self, *locks: str) -> LiveLease | None:
+        """A Lease of one of these names that somebody renews."""
+        return next((one for one in self.leases.live if one.name.rpartition("/")[2] in locks), None)
+
+    def silent(self, *locks: str) -> str:
+        """A Lease of one of these names that nobody renews, "" for none."""
+        return next((one for one in self.leases.silent if one.rpartition("/")[2] in locks), "")
