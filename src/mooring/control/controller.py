@@ -253,7 +253,7 @@ class Controller(Generic[K]):
             if how.show is not None:
                 await how.show(key, decision, Failed(problem.error, problem=problem))
             after_s = min(REPEAT_S + SLACK_S, math.inf if after_s is None else after_s)
-        done = (decision.done or str(decision.because)) if decision.actions else ""
+        done = (decision.done or str(decision.because)) if decision.actions and self._log.enabled(2) else ""
         return Result(decision.because, done, decision.again, decision.waits_for, after_s, keeps_backoff=waits and not decision.actions)
 
     def _stayed_stale(self, key: K, why: Stale) -> None:

@@ -100,7 +100,7 @@ class EventHandlers:
             self._wake_pods(self._view.pods.by(BY_NODE, name))
         else:
             differing = tuple(_differing(old, new))
-            self._wake((key for _, key in self._view.keys_on(name) if key is not None and key.startswith(ORPHAN)), differing)
+            self._wake((key for key in self._view.without_volume_on(name) if key.startswith(ORPHAN)), differing)
             if _waits(old) == _waits(new):
                 self._look_at(name, differing)
                 return

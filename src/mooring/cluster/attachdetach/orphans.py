@@ -18,14 +18,22 @@ class Orphans:
         self._unknown: dict[str, dict[str, set[str]]] = {}
         self._volumes: dict[str, str] = {}
         self._names: dict[str, set[str]] = {}  # by volume
+        self._node_of: dict[str, str] = {}  # by name
+        self._on: dict[str, dict[str, None]] = {}  # names by node, in the order in which they came
 
     def sort(self, attachment: VolumeAttachment, *, has_volume: bool) -> None:
         """has_volume: the PersistentVolume that it names is there, or the attachment itself is gone."""
         spec, name = attachment.spec, attachment.metadata.name
         if has_volume:
+            self._leave(name)
             self._forget(name)
             self._is_known(spec.attacher, spec.node_name, name)
-        elif name not in self._volumes:
+            return
+        if self._node_of.get(name) != spec.node_name:
+            self._leave(name)
+            self._node_of[name] = spec.node_name
+            self._on.setdefault(spec.node_name, {})[name] = None
+        if name not in self._volumes:
             self._unknown.setdefault(spec.attacher, {}).setdefault(spec.node_name, set()).add(name)
 
     def is_about(self, attachment: VolumeAttachment, unique: str) -> None:
@@ -39,6 +47,10 @@ class Orphans:
             if name in names:
                 self._learn(identity.driver, node, name, identity.unique)
         yield from sorted(self._names.get(identity.unique, ()))
+
+    def on(self, node: str) -> tuple[str, ...]:
+        """The names of all that are attached to the node, whether or not it is known what they are about."""
+        return tuple(self._on.get(node, ()))
 
     def volume_of(self, name: str) -> str | None:
         """The volume of one that is known."""
@@ -54,6 +66,14 @@ class Orphans:
         nodes.get(node, set()).discard(name)
         if not nodes.get(node):
             nodes.pop(node, None)
+
+    def _leave(self, name: str) -> None:
+        node = self._node_of.pop(name, None)
+        if node is not None:
+            names = self._on[node]
+            del names[name]
+            if not names:
+                del self._on[node]
 
     def _forget(self, name: str) -> None:
         unique = self._volumes.pop(name, "")

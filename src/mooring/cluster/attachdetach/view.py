@@ -130,7 +130,9 @@ class View:
 
     def without_volume_on(self, node: str) -> Iterator[str]:
         """Those that are attached to the node, and whose PersistentVolume is gone."""
-        yield from (key for one, key in self.keys_on(node) if node and key is not None and self._volume_of(one) is None)
+        named_by_pods = functools.cache(self._named_by_pods)
+        found = filter(None, map(self.attachment, self.orphans.on(node)))
+        yield from (key for one in found if node and (key := self._key_of(one, named_by_pods)) is not None)
 
     def volumes_of_claim(self, key: Key) -> Iterator[str]:
         """Those that are reserved for it, and the one that it names."""
