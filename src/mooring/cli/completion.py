@@ -34,6 +34,7 @@ TABLES: Final[Mapping[str, str]] = {
     "driver hostpath": "hostpath_flags:HostPathFlags",
     "driver new": "driver_new:NewFlags",
     "driver run": "driver_run:RunFlags",
+    "fence": "fence:FenceFlags",
     "livenessprobe": "livenessprobe_program:ProbeFlags",
     "node-agent": "node_agent:NodeAgentFlags",
     "orphans": "orphans:OrphansFlags",
@@ -44,6 +45,7 @@ TABLES: Final[Mapping[str, str]] = {
     "snapshot-controller": "snapshot_controller:SnapshotControllerFlags",
     "snapshotter": "csi_snapshotter:SnapshotterFlags",
     "timeline": "timeline:TimelineFlags",
+    "unfence": "unfence:UnfenceFlags",
     "unstick": "unstick:UnstickFlags",
     "why": "why:WhyFlags",
 }

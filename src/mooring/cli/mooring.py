@@ -22,6 +22,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "dev": ("mooring.cli.dev", "Run an API server, a driver and controllers until Ctrl-C."),
     "doctor": ("mooring.cli.doctor", "Find what is wrong with a set-up, or a release's files."),
     "driver": ("mooring.cli.driver", "Run the reference driver or your own, or begin a new one."),
+    "fence": ("mooring.cli.fence", "State that a node is off, once that is proved."),
     "livenessprobe": ("mooring.cli.livenessprobe", "Answer the kubelet's liveness probes for a driver."),
     "node-agent": ("mooring.cli.node_agent", "Register drivers on a node and mount its pods' volumes."),
     "orphans": ("mooring.cli.orphans", "Find volumes without a PersistentVolume, and the reverse."),
@@ -32,6 +33,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "snapshot-controller": ("mooring.cli.snapshot_controller", "Make and bind the contents of snapshots, of all drivers."),
     "snapshotter": ("mooring.cli.csi_snapshotter", "Make and delete a driver's snapshots, as csi-snapshotter."),
     "timeline": ("mooring.cli.timeline", "Show what happened when to an object, and its waits."),
+    "unfence": ("mooring.cli.unfence", "Take back what mooring fence has stated of a node."),
     "unstick": ("mooring.cli.unstick", "Free an object from finalizers, once that is proved safe."),
     "why": ("mooring.cli.why", "Say why an object is stuck, and whose move it is."),
 }

@@ -33,7 +33,7 @@ async def tell(cluster: Cluster, clock: Clock, kind: Kind[Any], obj: Any, reason
     body = {
         "apiVersion": EVENTS.api_version,
         "kind": EVENTS.name,
-        "metadata": {"name": f"{meta.name[:230]}.{int(clock.wall_s() * 1e9):x}", "namespace": namespace},
+        "metadata": {"generateName": f"{meta.name}.", "namespace": namespace},
         "involvedObject": {
             "apiVersion": kind.api_version,
             "kind": kind.name,

@@ -25,12 +25,14 @@ from mooring.cli import (
     dev,
     dev_power,
     doctor,
+    fence,
     hostpath,
     node_agent,
     orphans,
     release,
     snapshot_controller,
     timeline,
+    unfence,
     unstick,
     why,
 )
@@ -51,10 +53,12 @@ OURS: Final[dict[str, Command[Any]]] = {
     **{f"dev {word}": one for word, one in dev_power.COMMANDS.items()},
     "doctor": doctor.COMMAND,
     "driver hostpath": hostpath.COMMAND,
+    "fence": fence.COMMAND,
     "node-agent": node_agent.COMMAND,
     "orphans": orphans.COMMAND,
     "release": release.COMMAND,
     "timeline": timeline.COMMAND,
+    "unfence": unfence.COMMAND,
     "unstick": unstick.COMMAND,
     "why": why.COMMAND,
 }
@@ -67,14 +71,8 @@ DROP_INS: Final[dict[str, Command[Any]]] = {
     "snapshotter": csi_snapshotter.COMMAND,
 }
 WITH_A_WORD: Final = {
-    "apiserver backup",
-    "apiserver restore",
-    "completion",
-    "dev kill-node",
-    "dev revive-node",
-    "timeline",
-    "unstick",
-    "why",
+    *("apiserver backup", "apiserver restore", "completion", "dev kill-node", "dev revive-node"),
+    *("fence", "timeline", "unfence", "unstick", "why"),
 }
 PROGRAMS: Final = {"cluster-registrar": "cluster-driver-registrar", "snapshot-controller": "snapshot-controller"}
 SMALL: Final = {"livenessprobe", "registrar"}

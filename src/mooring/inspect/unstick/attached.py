@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from mooring.api.meta import annotation, is_deleting
 from mooring.api.storage import VolumeAttachment
 from mooring.inspect.left_behind import HeldObject, Traces, judged
+from mooring.inspect.points import Objection, Point, Proof
 from mooring.inspect.unstick.facts import Facts
 from mooring.inspect.unstick.liveness import ask_the_driver, sidecar_points
-from mooring.inspect.unstick.verdict import Objection, Point, Proof
 from mooring.sidecars.attacher.view import NODE_ID_ANNOTATION
 
 ATTACHER = "csi-attacher"

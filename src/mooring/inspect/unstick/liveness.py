@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from mooring.api.names import sanitised
 from mooring.inspect.locks import LOCKS, TOGETHER
+from mooring.inspect.points import Objection, Point, Proof
 from mooring.inspect.unstick.facts import Facts
-from mooring.inspect.unstick.verdict import Objection, Point, Proof
 
 
 def sidecar_points(facts: Facts, program: str, *, needs_word: bool, has_word: bool) -> Iterator[Point]:

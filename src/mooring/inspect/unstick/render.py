@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mooring.base.text import visible
+from mooring.inspect.points import rows_of
 from mooring.inspect.printing import WIDTH, wrapped
-from mooring.inspect.unstick.verdict import Objection, Verdict
+from mooring.inspect.unstick.verdict import Verdict
 
 Outcomes = Mapping[str, str]
 """For finalizers that were to go: what kept them on, "" for nothing."""
@@ -40,12 +41,7 @@ def _state(one: Verdict, outcomes: Outcomes) -> str:
 
 
 def _details(one: Verdict, outcomes: Outcomes, width: int) -> Iterator[str]:
-    rows = [("set by", one.setter), ("protects", one.protects)]
-    for point in one.points:
-        if isinstance(point, Objection):
-            rows += [("against", point.text), ("first", point.way_out)]
-        else:
-            rows.append(("proved", point.text))
+    rows = [("set by", one.setter), ("protects", one.protects), *rows_of(one.points)]
     if not one.points:
         rows.append(("against", "nothing proves that it may go"))
     if outcomes.get(one.finalizer):

@@ -8,9 +8,10 @@ from typing import Final
 
 from mooring.api.meta import finalizers_of, is_deleting
 from mooring.inspect.left_behind import finalizer_of
+from mooring.inspect.points import Objection, Point
 from mooring.inspect.unstick import attached
 from mooring.inspect.unstick.facts import Facts
-from mooring.inspect.unstick.verdict import Objection, Point, Verdict
+from mooring.inspect.unstick.verdict import Verdict
 
 ATTACHER_PREFIX: Final = "external-attacher/"
 

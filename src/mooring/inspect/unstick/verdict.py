@@ -1,26 +1,10 @@
-"""What speaks for the end of a finalizer, and what against it. Pure."""
+"""What speaks for the end of one finalizer, and what against it. Pure."""
 
 from __future__ import annotations
 
 import dataclasses
 
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Proof:
-    """A fact that was seen, and says that nothing needs the finalizer any more."""
-
-    text: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Objection:
-    """A reason to leave the finalizer on. way_out: what to do about it."""
-
-    text: str
-    way_out: str
-
-
-Point = Proof | Objection
+from mooring.inspect.points import Objection, Point, Proof, objections_in, proofs_in
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,11 +18,11 @@ class Verdict:
 
     @property
     def proofs(self) -> tuple[Proof, ...]:
-        return tuple(one for one in self.points if isinstance(one, Proof))
+        return proofs_in(self.points)
 
     @property
     def objections(self) -> tuple[Objection, ...]:
-        return tuple(one for one in self.points if isinstance(one, Objection))
+        return objections_in(self.points)
 
     @property
     def may_go(self) -> bool:
