@@ -168,6 +168,10 @@ release-tools: ## Build what checks a release (Go; 3 minutes, once)
 picture: .venv/ready ## Write the pictures of docs, from a real mooring dev
 	@PYTHONPATH=. $(BIN)/python hack/live_picture.py
 
+.PHONY: chart
+chart: .venv/ready ## Write deploy/chart from the other folders of deploy/
+	@$(BIN)/python -m hack.chart
+
 .PHONY: lowest
 lowest: .venv/ready ## Test with the lowest versions allowed (Python 3.11)
 	@hack/lowest $(ARGS)
