@@ -172,6 +172,10 @@ picture: .venv/ready ## Write the pictures of docs, from a real mooring dev
 chart: .venv/ready ## Write deploy/chart from the other folders of deploy/
 	@$(BIN)/python -m hack.chart
 
+.PHONY: monitoring
+monitoring: .venv/ready ## Write deploy/monitoring: alerts and dashboards
+	@PYTHONPATH=. $(BIN)/python -m hack.monitoring
+
 .PHONY: lowest
 lowest: .venv/ready ## Test with the lowest versions allowed (Python 3.11)
 	@hack/lowest $(ARGS)

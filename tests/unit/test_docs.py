@@ -110,10 +110,12 @@ def test_the_image_is_built_from_files_that_exist() -> None:
 
 
 FOREIGN_FLAGS = {
+    "all-containers": "kubectl",
     "build-arg": "podman",
     "cascade": "kubectl",
     "dry-run": "kubectl",
     "emulated-version": "kube-apiserver",
+    "field-selector": "kubectl",
     "for": "kubectl",
     "generate-hashes": "uv",
     "make-rshared": "mount",

@@ -1,0 +1,175 @@
+"""Each alert fires by its fault, and none in a healthy hour: the real Prometheus judges series that real programs wrote.
+
+The faults are injected into whole programs in virtual time. The expected alerts are all that fire in a run: none too many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from hack.monitoring.__main__ import FOLDER, files
+from hack.monitoring.alerts import ALERTS, Alert
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
+from mooring.api.meta import Kind
+from mooring.apiserver.local import ServerFaults
+from mooring.kube.errors import Forbidden
+from mooring.wire.grpc.codes import Code
+from tests.support.builders import a_claim, a_new_snapshot, a_pod
+from tests.support.scripted_driver import PUBLISH, Fail
+from tests.support.virtual_loop import run_virtual
+from tests.unit.monitoring.prometheus import FIRED, RULES, judged, promtool
+from tests.unit.monitoring.world import SCRAPE_S, MonitoredWorld, monitored
+
+READ: Final = frozenset(re.findall(r"[a-z_]{8,}", " ".join(alert.expr for alert in ALERTS)))
+"""The names of the metrics that the rules read, among other words."""
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+
+Fault = Callable[[MonitoredWorld], Awaitable[None]]
+
+
+class Refused(ServerFaults):
+    """The API server refuses these kinds."""
+
+    def __init__(self, plural: str) -> None:
+        self._plural = plural
+
+    async def before(self, verb: str, kind: Kind[Any], name: str) -> None:
+        if kind.plural == self._plural:
+            raise Forbidden(f"{kind.plural} are forbidden")
+
+
+class Unanswered(ServerFaults):
+    """Patches of these kinds are never answered."""
+
+    def __init__(self, plural: str) -> None:
+        self._plural = plural
+
+    async def before(self, verb: str, kind: Kind[Any], name: str) -> None:
+        if verb == "patch" and kind.plural == self._plural:
+            await asyncio.Event().wait()
+
+
+async def nothing(world: MonitoredWorld) -> None:
+    """The fault is the API server's."""
+
+
+async def lose_the_driver(world: MonitoredWorld) -> None:
+    world.pods["attacher-1"].ports.connection.lose()
+
+
+async def attach(world: MonitoredWorld) -> None:
+    await world.create(a_claim("books"))
+    await world.create(a_pod("reader", "books", node="n1"))
+
+
+async def fail_to_attach(world: MonitoredWorld) -> None:
+    world.driver.always(PUBLISH, Fail(Code.INTERNAL))
+    await attach(world)
+
+
+async def fail_to_provision(world: MonitoredWorld) -> None:
+    world.driver.always("CreateVolume", Fail(Code.INTERNAL))
+    await world.create(a_claim("books"))
+
+
+async def never_end_provisioning(world: MonitoredWorld) -> None:
+    world.driver.always("CreateVolume", Fail(Code.ABORTED))
+    await world.create(a_claim("books"))
+
+
+async def attach_twice(world: MonitoredWorld) -> None:
+    await attach(world)
+    await asyncio.sleep(30)
+    await world.create(a_pod("other", "books", node="n2"))
+
+
+async def never_end_growing(world: MonitoredWorld) -> None:
+    world.driver.always("ControllerExpandVolume", Fail(Code.ABORTED))
+    await world.create(a_claim("books"))
+    await world.shown(PERSISTENT_VOLUME_CLAIMS, "books", lambda claim: claim["status"]["phase"] == "Bound")
+    await world.patch(PERSISTENT_VOLUME_CLAIMS, "books", {"spec": {"resources": {"requests": {"storage": "2Gi"}}}})
+
+
+async def never_end_a_snapshot(world: MonitoredWorld) -> None:
+    world.driver.always("CreateSnapshot", Fail(Code.ABORTED))
+    await world.create(a_claim("books"))
+    await world.shown(PERSISTENT_VOLUME_CLAIMS, "books", lambda claim: claim["status"]["phase"] == "Bound")
+    await world.create(a_new_snapshot("snap", claim="books"))
+
+
+FAULTS: Final[dict[str, tuple[Fault, ServerFaults | None, int, set[str]]]] = {
+    "MooringDriverLost": (lose_the_driver, None, 10, set()),
+    "MooringNoLeader": (nothing, Refused("leases"), 10, set()),
+    "MooringWatchBroken": (nothing, Refused("volumeattachments"), 20, set()),
+    "MooringQueueStuck": (attach, Unanswered("volumeattachments"), 25, set()),
+    "MooringKeyStuck": (fail_to_provision, None, 45, {"MooringCallsFail"}),
+    "MooringCallsFail": (fail_to_attach, None, 25, set()),
+    "MooringIntentsOld": (never_end_provisioning, None, 25, set()),
+    "MooringMultiAttachBlocked": (attach_twice, None, 20, set()),
+    "MooringGrowthStuck": (never_end_growing, None, 30, set()),
+    "MooringSnapshotStuck": (never_end_a_snapshot, None, 30, set()),
+}
+"""By alert: the fault, that of the API server, how many minutes it lasts, and the further alerts that it is a reason for."""
+
+
+async def _faulty(fault: Fault, server: ServerFaults | None, minutes: int) -> MonitoredWorld:
+    async with monitored(faults=server, kept=READ) as world:
+        await asyncio.sleep(60)
+        await fault(world)
+        await asyncio.sleep(minutes * 60)
+    return world
+
+
+async def _healthy(minutes: int) -> MonitoredWorld:
+    async with monitored(replicas=2, kept=READ) as world:
+        users = asyncio.create_task(world.traffic(), name="users")
+        await asyncio.sleep(minutes * 60)
+        assert not users.done(), users.exception()
+        users.cancel()
+    return world
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_an_alert_fires_by_its_fault(name: str, tmp_path: Path) -> None:
+    fault, server, minutes, others = FAULTS[name]
+    world = run_virtual(_faulty(fault, server, minutes))
+    fired = [f'{{alertname="{one}"}} 1' for one in sorted({name, *others})]
+    assert "" == judged(tmp_path, world.series, minutes, {FIRED % minutes: fired})
+
+
+def test_no_alert_fires_in_a_healthy_hour(tmp_path: Path) -> None:
+    world = run_virtual(_healthy(60))
+    assert 60 * 60 / SCRAPE_S <= world.scrapes
+    assert len(world.driver.made("CreateVolume")) > 20
+    assert "" == judged(tmp_path, world.series, 60, {FIRED % 60: [], 'group(ALERTS{alertstate="firing"})': []})
+
+
+def test_each_alert_is_made_to_fire() -> None:
+    assert {alert.name for alert in ALERTS} == FAULTS.keys()
+
+
+HEADINGS: Final = ("What it means", "What users see", "What to type", "What is safe", "When to wake somebody")
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
+def test_an_alert_has_its_runbook(alert: Alert) -> None:
+    text = (ROOT / alert.runbook).read_text()
+    assert f"# {alert.name}" == text.splitlines()[0]
+    assert HEADINGS == tuple(re.findall("^## (.*)$", text, re.MULTILINE))
+    assert f"| [{alert.name}]({alert.name}.md) | {alert.severity} |" in (ROOT / "docs/runbooks/README.md").read_text()
+
+
+def test_the_files_are_those_of_their_source() -> None:
+    for name, text in files().items():
+        assert text == (FOLDER / name).read_text(), f"{name} is out of date: make monitoring"
+
+
+def test_the_rules_are_such_as_prometheus_reads() -> None:
+    assert "" == promtool("check", "rules", "--lint=all", "--lint-fatal", RULES)
