@@ -112,6 +112,7 @@ def test_the_image_is_built_from_files_that_exist() -> None:
 FOREIGN_FLAGS = {
     "all-containers": "kubectl",
     "build-arg": "podman",
+    "create-namespace": "helm",
     "cascade": "kubectl",
     "dry-run": "kubectl",
     "emulated-version": "kube-apiserver",
