@@ -11,9 +11,41 @@ from mooring.api.coordination import LEASES
 from mooring.apiserver.local import ServerFaults
 from mooring.base.clock import rfc3339_micro
 from mooring.cli.unstick import UnstickCommand, UnstickFlags
+from mooring.csi.errors import DriverError
 from mooring.csi.in_process import InProcessDriver
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.wire.grpc.codes import Code
 from tests.support.builders import Json, a_lease
 from tests.support.cluster_world import ClusterWorld
+from tests.support.orphaned import Listing
+from tests.support.scripted_driver import RPC
+
+
+class Publishing(Listing):
+    """A driver that says where it has its volumes, and which snapshots. gets: it looks one up by name. snapshots: their handles."""
+
+    def __init__(self, *handles: str, gets: bool = False, says_where: bool = True) -> None:
+        super().__init__(*handles)
+        self.controller = (
+            *((RPC.GET_VOLUME, RPC.GET_SNAPSHOT) if gets else (RPC.LIST_VOLUMES, RPC.LIST_SNAPSHOTS)),
+            *((RPC.LIST_VOLUMES_PUBLISHED_NODES,) if says_where else ()),
+        )
+        self.snapshots: set[str] = set()
+
+    async def controller_get_volume(self, request: csi.ControllerGetVolumeRequest) -> csi.ControllerGetVolumeResponse:
+        if request.volume_id not in self.volumes:
+            raise DriverError(Code.NOT_FOUND, "no such volume")
+        entry = self._entry(request.volume_id)
+        return csi.ControllerGetVolumeResponse(volume=entry["volume"], status=entry["status"])
+
+    async def list_snapshots(self, request: csi.ListSnapshotsRequest) -> csi.ListSnapshotsResponse:
+        found = self.snapshots & {request.snapshot_id}
+        return csi.ListSnapshotsResponse(entries=[{"snapshot": {"snapshot_id": one}} for one in found])
+
+    async def get_snapshot(self, request: csi.GetSnapshotRequest) -> csi.GetSnapshotResponse:
+        if request.snapshot_id not in self.snapshots:
+            raise DriverError(Code.NOT_FOUND, "no such snapshot")
+        return csi.GetSnapshotResponse(snapshot={"snapshot_id": request.snapshot_id})
 
 
 class UnstickWorld(ClusterWorld):

@@ -142,7 +142,7 @@ def _keeps_attachment(scene: Traces, one: VolumeAttachment, handle: str, detache
     name, node = one.metadata.name, one.spec.node_name
     if not is_deleting(one):
         return "it is not being deleted, so a pod may want it", f"delete its pods; if it stays: kubectl delete volumeattachment {name}"
-    if node in _nodes_in_use(scene, handle):
+    if node in nodes_in_use(scene, handle):
         return _reported(node)
     node_id = annotation(one, NODE_ID_ANNOTATION)
     if (one.status.attached or node_id) and node in scene.in_use and name not in detached:
@@ -167,7 +167,7 @@ def _keeps_volume(
     pods = scene.users.get(pv.metadata.name, ())
     if pods:
         return f"it is in use by {_some(pods)}", "delete the pods"
-    for node in _nodes_in_use(scene, driver_and_handle(pv)[1]):
+    for node in nodes_in_use(scene, driver_and_handle(pv)[1]):
         return _reported(node)
     staying = [one.metadata.name for one in of_it if (held[one.metadata.name].kept if one.metadata.name in held else not is_deleting(one))]
     if staying:
@@ -175,7 +175,7 @@ def _keeps_volume(
     return "", ""
 
 
-def _nodes_in_use(scene: Traces, handle: str) -> Iterator[str]:
+def nodes_in_use(scene: Traces, handle: str) -> Iterator[str]:
     """The nodes that report the volume as in use; for an unknown one, any volume of the driver."""
     wanted = unique_name(scene.driver, handle) if handle else ""
     for node, names in scene.in_use.items():

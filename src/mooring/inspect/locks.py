@@ -19,6 +19,9 @@ TOGETHER: Final = "mooring-controller-{}"
 CONTROLLER_LOCKS: Final = {"snapshot-controller": "snapshot-controller-leader"}
 """Names of the Leases of controllers that serve all drivers."""
 
+PROTECTION_LOCKS: Final = ("kube-controller-manager", "mooring-binder", "mooring-controller")
+"""Of the programs that protect claims and volumes in use."""
+
 SKEW_S: Final = 30.0
 """How far the clock of a cluster may be from ours before a renewal counts as missed."""
 

@@ -10,8 +10,6 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
-import msgspec
-
 from mooring.api.binding import claims_of
 from mooring.api.classes import class_of
 from mooring.api.coordination import LEASES, NODE_LEASE_NAMESPACE
@@ -31,9 +29,9 @@ from mooring.cluster.snapshots.kinds import SINGLES, Snapshot
 from mooring.cluster.snapshots.view import class_name_of, content_key, row_of, snapshot_of
 from mooring.inspect.locks import CONTROLLER_LOCKS, lock_names
 from mooring.inspect.scene import Scene, SeenEvent, Shelf
-from mooring.kube.client.codec import UNDECODABLE, codec_of
+from mooring.inspect.whole import decoded
 from mooring.kube.cluster import EVERYTHING, Cluster, Selection
-from mooring.kube.errors import Forbidden, NotFound, NotServed, ServerError
+from mooring.kube.errors import Forbidden, NotFound, NotServed
 from mooring.kube.list_all import list_all
 from mooring.sidecars.attacher.view import ATTACHMENT_INDEXES, BY_VOLUME
 from mooring.sidecars.attacher.view import VOLUME_INDEXES as VOLUME_INDEXES_OF_ATTACHER
@@ -296,10 +294,7 @@ class Reading:
 
     def _shown(self, kind: Kind[T], whole: dict[str, Any]) -> T:
         assert self._shows is not None
-        try:
-            found = codec_of(kind.struct).object(msgspec.json.encode(whole))
-        except UNDECODABLE as error:
-            raise ServerError(f"one of the {kind.plural} can't be read: {error}", code=502) from None
+        found = decoded(kind, whole)
         self._shows(whole)
         return found
 

@@ -37,12 +37,22 @@ T = TypeVar("T")
 
 
 class Search:
-    """Looks at one driver. watching: is told how long the first look will take because of Leases."""
+    """Looks at one driver. watching: is told how long the first look will take because of Leases. also: further Leases to look at.
 
-    def __init__(self, cluster: Cluster, clock: Clock, driver: str, watching: Callable[[str], None] = lambda text: None) -> None:
+    driver: "" for volumes that no CSI driver has; then there are only the further Leases.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        clock: Clock,
+        driver: str,
+        watching: Callable[[str], None] = lambda text: None,
+        also: Collection[str] = (),
+    ) -> None:
         self._cluster, self._driver = cluster, driver
-        locks = {*lock_names(driver), sanitised(f"external-health-monitor-leader-{driver}")}
-        self._renewals = Renewals(cluster, clock, locks, watching)
+        locks = {*lock_names(driver), sanitised(f"external-health-monitor-leader-{driver}")} if driver else set()
+        self._renewals = Renewals(cluster, clock, locks | {*also}, watching)
 
     async def look(self) -> Traces:
         """Raises ApiError. Leases come first: who took one since has written nothing by then that the rest would not show."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -14,10 +15,7 @@ from mooring.apiserver.local import ServerFaults
 from mooring.base.errors import ConfigError
 from mooring.cli import mooring as command
 from mooring.cli.unstick import CANNOT, CLEAN, LEFT
-from mooring.csi.errors import DriverError
-from mooring.csi.proto import csi_pb2 as csi
 from mooring.inspect.objects import NotThere
-from mooring.wire.grpc.codes import Code
 from tests.support.builders import (
     DRIVER,
     FINALIZER,
@@ -28,8 +26,7 @@ from tests.support.builders import (
     an_attached_va,
 )
 from tests.support.orphaned import Listing
-from tests.support.scripted_driver import RPC
-from tests.support.unsticking import UnstickWorld
+from tests.support.unsticking import Publishing, UnstickWorld
 from tests.support.virtual_loop import in_virtual_time
 
 pytestmark = in_virtual_time
@@ -37,20 +34,6 @@ pytestmark = in_virtual_time
 VA = "va/pv1-node1"
 LOCK = "external-attacher-leader-csi-test"
 FENCED = {"taints": [{"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}]}
-
-
-class Publishing(Listing):
-    """A driver that says where it has its volumes. gets: it looks one up by name."""
-
-    def __init__(self, *handles: str, gets: bool = False, says_where: bool = True) -> None:
-        super().__init__(*handles)
-        self.controller = (RPC.GET_VOLUME if gets else RPC.LIST_VOLUMES, *((RPC.LIST_VOLUMES_PUBLISHED_NODES,) if says_where else ()))
-
-    async def controller_get_volume(self, request: csi.ControllerGetVolumeRequest) -> csi.ControllerGetVolumeResponse:
-        if request.volume_id not in self.volumes:
-            raise DriverError(Code.NOT_FOUND, "no such volume")
-        entry = self._entry(request.volume_id)
-        return csi.ControllerGetVolumeResponse(volume=entry["volume"], status=entry["status"])
 
 
 async def a_world(
@@ -162,6 +145,9 @@ async def test_an_attacher_that_nobody_can_see_needs_the_drivers_own_word():
     (objection,) = await world.against(VA)
     assert "it may run without leader election" in objection
     world.servicer = Publishing("handle1")
+    (objection,) = await world.against(VA)
+    assert objection.startswith("it was deleted a moment ago")
+    await asyncio.sleep(61)
     assert CLEAN == await world.unstick(VA, yes=True)
 
 
@@ -336,7 +322,7 @@ async def test_an_object_that_is_not_there_and_a_kind_that_it_does_not_know():
     world = UnstickWorld()
     with pytest.raises(NotThere, match='volumeattachment "none" does not exist'):
         await world.unstick("va/none")
-    with pytest.raises(ConfigError, match="mooring unstick knows pv, volumeattachment"):
+    with pytest.raises(ConfigError, match=r"mooring unstick knows pv, pvc, volumeattachment, .* and not node"):
         await world.unstick("node/n1")
 
 

@@ -8,8 +8,6 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-import msgspec
-
 from mooring.api.coordination import NODE_LEASE_NAMESPACE
 from mooring.api.core import NODES, Node
 from mooring.api.nodes import OUT_OF_SERVICE_TAINT
@@ -19,6 +17,7 @@ from mooring.inspect.objects import NotThere
 from mooring.inspect.points import Point, objections_in, proofs_in
 from mooring.inspect.renewals import Renewals
 from mooring.inspect.told_event import tell, user_of
+from mooring.inspect.whole import decoded
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Conflict, NotFound
 from mooring.kube.patch import merge_patch
@@ -53,7 +52,7 @@ class Fence:
             whole = await self._cluster.get(NODES.whole(), self._name)
         except NotFound:
             raise NotThere(f'node "{self._name}" does not exist: what it had is detached without a fence') from None
-        return msgspec.convert(whole, Node), list((whole.get("spec") or {}).get("taints") or ())
+        return decoded(NODES, whole), list((whole.get("spec") or {}).get("taints") or ())
 
     async def facts(self, prover: ProverAnswer | None) -> NodeFacts:
         """The Lease comes first: the Node is then read as it is after the watch. Raises NotThere, ApiError."""

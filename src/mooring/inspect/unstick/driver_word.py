@@ -58,6 +58,27 @@ class Witness:
             return await self._listed(handle)
         return DriverWord(name, why=f"the driver {name} can neither list its volumes nor look one up (LIST_VOLUMES, GET_VOLUME)")
 
+    async def about_snapshot(self, driver_name: str, handle: str) -> DriverWord:
+        """Whether it has a snapshot; nothing is said of places. Raises DriverError."""
+        name = self.info.name
+        if name != driver_name:
+            return DriverWord(name, why=f"the driver at --csi-address is {name}, and the snapshot is {driver_name}'s")
+        if not handle:
+            return DriverWord(name, why="nobody knows the snapshot's handle")
+        call = Call(self.timeout_s)
+        try:
+            if RPC.GET_SNAPSHOT in self.info.controller:
+                await self.driver.get_snapshot(csi.GetSnapshotRequest(snapshot_id=handle), call)
+                return DriverWord(name, exists=True)
+            if RPC.LIST_SNAPSHOTS in self.info.controller:
+                answer = await self.driver.list_snapshots(csi.ListSnapshotsRequest(snapshot_id=handle), call)
+                return DriverWord(name, exists=any(one.snapshot.snapshot_id == handle for one in answer.entries))
+        except DriverError as error:
+            if error.code == Code.NOT_FOUND:
+                return DriverWord(name, exists=False)
+            raise
+        return DriverWord(name, why=f"the driver {name} can neither list its snapshots nor look one up (LIST_SNAPSHOTS, GET_SNAPSHOT)")
+
     async def _got(self, handle: str) -> DriverWord:
         try:
             answer = await self.driver.controller_get_volume(csi.ControllerGetVolumeRequest(volume_id=handle), Call(self.timeout_s))

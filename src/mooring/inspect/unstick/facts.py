@@ -8,6 +8,7 @@ from typing import Any
 
 from mooring.inspect.left_behind import LiveLease, Traces
 from mooring.inspect.renewals import LeaseSight
+from mooring.inspect.scene import Scene
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -36,8 +37,8 @@ class Author:
 class Facts:
     """kind: as people type it. driver: "" for an object of none. traces: of the driver. word: None where the driver was not asked.
 
-    failure: the last error that the object or an Event says of its controller's tries to let it go, "" for none. node_ids: the driver's
-    names of nodes, as the CSINodes have them.
+    failures: by program, the last error that the object or an Event says of its tries to let the object go. node_ids: the driver's names
+    of nodes, as the CSINodes have them. scene: the claims, pods and snapshots around the object.
     """
 
     obj: Any
@@ -46,9 +47,10 @@ class Facts:
     leases: LeaseSight = dataclasses.field(default_factory=LeaseSight)
     traces: Traces | None = None
     word: DriverWord | None = None
-    failure: str = ""
+    failures: Mapping[str, str] = dataclasses.field(default_factory=dict)
     node_ids: Mapping[str, str] = dataclasses.field(default_factory=dict)
     authors: Mapping[str, Author] = dataclasses.field(default_factory=dict)
+    scene: Scene = dataclasses.field(default_factory=lambda: Scene(0.0))
 
     @property
     def name(self) -> str:

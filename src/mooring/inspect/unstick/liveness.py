@@ -7,11 +7,19 @@ own answer counts there, and nothing less. One that nobody can see may live.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from mooring.api.names import sanitised
-from mooring.inspect.locks import LOCKS, TOGETHER
+from mooring.inspect.left_behind import LiveLease
+from mooring.inspect.locks import CONTROLLER_LOCKS, LOCKS, PROTECTION_LOCKS, TOGETHER
 from mooring.inspect.points import Objection, Point, Proof
+from mooring.inspect.scene import moment_s
 from mooring.inspect.unstick.facts import Facts
+
+PROTECTION: Final = "the protection controller"
+SNAPSHOTS: Final = "snapshot-controller"
+SOON_S: Final = 60.0
+"""A program that nobody can see may act on a deletion that is younger than this."""
 
 
 def sidecar_points(facts: Facts, program: str, *, needs_word: bool, has_word: bool) -> Iterator[Point]:
@@ -19,28 +27,55 @@ def sidecar_points(facts: Facts, program: str, *, needs_word: bool, has_word: bo
     driver = facts.driver
     locks = (LOCKS[program].format(sanitised(driver)), TOGETHER.format(sanitised(driver)))
     live, silent = facts.live(*locks), facts.silent(*locks)
-    if live is not None:
-        yield _of_living(facts, f"{program} of {driver}", live.name, live.holder, has_word)
+    who, failure = f"{program} of {driver}", facts.failures.get(program, "")
+    if live is not None and not failure:
+        yield _its_move(facts, who, live)
+    elif live is not None and has_word:
+        yield Proof(f"{who} lives and fails: {failure}")
+    elif live is not None:
+        text = f"{who} lives ({live.holder}) and fails, so only the driver's own answer counts: {failure}"
+        yield Objection(text, ask_the_driver(facts))
     elif silent:
-        yield Proof(f"{program} of {driver} does not run: nobody renews its Lease {silent}")
+        yield Proof(f"{who} does not run: nobody renews its Lease {silent}")
     elif _is_removed(facts):
         yield Proof(f"the driver {driver} is removed: it has no CSIDriver object, and no node has it registered")
     elif needs_word and not has_word:
-        yield Objection(
-            f"no Lease of {program} of {driver} was found: it may run without leader election, where nobody sees it",
-            ask_the_driver(facts),
-        )
+        text = f"no Lease of {who} was found: it may run without leader election, where nobody sees it"
+        yield Objection(text, ask_the_driver(facts))
+    else:
+        yield from _too_soon(facts, who)
 
 
-def _of_living(facts: Facts, program: str, lease: str, holder: str, has_word: bool) -> Point:
-    if not facts.failure:
-        move = f"mooring why {facts.kind}/{facts.name} says what it waits for"
-        return Objection(f"it is the move of {program}: {holder} renews the Lease {lease}, and has reported no failure", move)
-    if has_word:
-        return Proof(f"{program} lives and fails: {facts.failure}")
-    return Objection(
-        f"{program} lives ({holder}) and fails, so only the driver's own answer counts: {facts.failure}", ask_the_driver(facts)
-    )
+def protection_points(facts: Facts) -> Iterator[Point]:
+    """On the controllers that protect claims and volumes in use."""
+    yield from _controller_points(facts, PROTECTION, *PROTECTION_LOCKS)
+
+
+def snapshot_controller_points(facts: Facts) -> Iterator[Point]:
+    yield from _controller_points(facts, SNAPSHOTS, CONTROLLER_LOCKS[SNAPSHOTS])
+
+
+def _controller_points(facts: Facts, who: str, *locks: str) -> Iterator[Point]:
+    together = (TOGETHER.format(sanitised(facts.driver)),) if facts.driver else ()
+    live, silent = facts.live(*locks, *together), facts.silent(*locks, *together)
+    if live is not None:
+        yield _its_move(facts, who, live)
+    elif silent:
+        yield Proof(f"{who} does not run: nobody renews its Lease {silent}")
+    else:
+        yield from _too_soon(facts, who)
+
+
+def _its_move(facts: Facts, who: str, live: LiveLease) -> Objection:
+    text = f"it is the move of {who}: {live.holder} renews the Lease {live.name}, and has reported no failure"
+    return Objection(text, f"mooring why {facts.kind}/{facts.name} says what it waits for")
+
+
+def _too_soon(facts: Facts, who: str) -> Iterator[Point]:
+    """For a program without a Lease."""
+    since_s = facts.scene.now_s - moment_s(facts.obj.metadata.deletion_timestamp)
+    if since_s < SOON_S:
+        yield Objection(f"it was deleted a moment ago: {who}, whose Lease nobody sees, may be about to act", "look again in a minute")
 
 
 def ask_the_driver(facts: Facts) -> str:

@@ -2,26 +2,56 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from mooring.api.core import PERSISTENT_VOLUMES, PersistentVolume
-from mooring.api.meta import Key, Kind
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume
+from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS
+from mooring.api.meta import Key, Kind, Object, finalizers_of
 from mooring.api.migration import driver_and_handle, driver_of
+from mooring.api.pods import PODS
+from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
+from mooring.api.snapshot_names import CLAIM_FINALIZER
 from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.base.clock import Clock
+from mooring.cluster.snapshots.decide_deletion import content_of
+from mooring.cluster.snapshots.view import snapshot_of
 from mooring.inspect.left_behind import Traces
+from mooring.inspect.locks import CONTROLLER_LOCKS, PROTECTION_LOCKS
 from mooring.inspect.objects import NotThere
+from mooring.inspect.reading import SEEN_EVENTS, Reading
 from mooring.inspect.removed_driver import Search
 from mooring.inspect.renewals import LeaseSight
+from mooring.inspect.scene import Scene, Shelf
 from mooring.inspect.unstick.authors import authors_of
 from mooring.inspect.unstick.driver_word import Witness
 from mooring.inspect.unstick.facts import DriverWord, Facts
-from mooring.kube.cluster import Cluster
-from mooring.kube.errors import NotFound
+from mooring.inspect.unstick.snapshots import handle_of
+from mooring.inspect.whole import decoded
+from mooring.inspect.why.snapshotting import view_of
+from mooring.kube.cluster import EVERYTHING, Cluster, Selection
+from mooring.kube.errors import NotFound, NotServed
 from mooring.kube.list_all import list_all
+from mooring.sidecars.provisioner.names import CLONE_FINALIZER
 
-KINDS: Final[dict[str, Kind[Any]]] = {"pv": PERSISTENT_VOLUMES, "volumeattachment": VOLUME_ATTACHMENTS}
+T = TypeVar("T", bound=Object)
+
+KINDS: Final[dict[str, Kind[Any]]] = {
+    "pv": PERSISTENT_VOLUMES,
+    "pvc": PERSISTENT_VOLUME_CLAIMS,
+    "volumeattachment": VOLUME_ATTACHMENTS,
+    "volumesnapshot": VOLUME_SNAPSHOTS,
+    "volumesnapshotcontent": VOLUME_SNAPSHOT_CONTENTS,
+    "volumegroupsnapshot": GROUP_SNAPSHOTS,
+}
+"""The kinds that can be freed."""
+_FAILURES: Final = {
+    "VolumeFailedDelete": "csi-provisioner",
+    "SnapshotDeleteError": "csi-snapshotter",
+    "GroupSnapshotDeleteError": "csi-snapshotter",
+}
+"""Events about tries that failed, with the program that tries."""
 
 
 class Look:
@@ -44,24 +74,20 @@ class Look:
 
     async def again(self) -> Facts | None:
         """None once the object is gone, or is another one of its name. Raises ApiError, DriverError, CannotLook."""
+        kind = KINDS[self._kind]
         try:
-            whole = await self._cluster.get(KINDS[self._kind].whole(), self._key.name, self._key.namespace)
+            whole = await self._cluster.get(kind.whole(), self._key.name, self._key.namespace)
         except NotFound:
             return None
         self._uid = self._uid or whole["metadata"]["uid"]
-        facts = await self._of_driver(whole)
-        return facts if facts is not None and facts.obj.metadata.uid == self._uid else None
-
-    async def _of_driver(self, whole: dict[str, Any]) -> Facts | None:
-        """Of an attachment, or a volume. The objects are those of one search: each is judged as it was among the others."""
-        driver = await self._driver(whole)
-        self._search = self._search or Search(self._cluster, self._clock, driver, self._watching)
-        traces = await self._search.look()
-        found: tuple[Any, ...] = traces.volumes if self._kind == "pv" else traces.attachments
-        obj = next((one for one in found if one.metadata.uid == whole["metadata"]["uid"]), None)
-        if obj is None:
+        if whole["metadata"]["uid"] != self._uid:
             return None
-        nodes = {one.metadata.name: one.spec.drivers or () async for one in list_all(self._cluster, CSI_NODES)}
+        obj, scene = decoded(kind, whole), Reading(self._cluster, self._clock.wall_s()).scene
+        await _Surroundings(self._cluster, scene).read(self._kind, obj)
+        driver = self._driver_of(obj, scene)
+        if self._search is None:
+            self._search = Search(self._cluster, self._clock, driver, self._watching, PROTECTION_LOCKS + tuple(CONTROLLER_LOCKS.values()))
+        traces = await self._search.look()
         return Facts(
             obj,
             self._kind,
@@ -69,37 +95,112 @@ class Look:
             leases=LeaseSight(traces.live_leases, traces.silent_leases),
             traces=traces,
             word=await self._word(obj, traces),
-            failure=_failure(obj),
-            node_ids={name: one.node_id for name, drivers in nodes.items() for one in drivers if one.name == driver},
+            failures=await self._failures(obj),
+            node_ids=await self._node_ids(driver),
             authors=authors_of(whole),
+            scene=scene,
         )
 
-    async def _driver(self, whole: dict[str, Any]) -> str:
-        if self._kind == "volumeattachment":
-            return str(whole["spec"]["attacher"])
-        return driver_of(await self._cluster.get(PERSISTENT_VOLUMES, self._key.name))
+    def _driver_of(self, obj: Any, scene: Scene) -> str:
+        """ "" for unknown, or none."""
+        match self._kind:
+            case "pv":
+                return driver_of(obj)
+            case "volumeattachment":
+                return str(obj.spec.attacher)
+            case "volumesnapshotcontent":
+                return str(obj.spec.driver)
+            case "pvc":
+                pv = scene.volumes.get(Key("", obj.spec.volume_name))
+                return driver_of(pv) if pv is not None else ""
+            case _:
+                content = content_of(view_of(scene), obj)
+                return content.spec.driver if content is not None else ""
 
     async def _word(self, obj: Any, traces: Traces) -> DriverWord | None:
-        if self._witness is None:
+        witness = self._witness
+        if witness is None:
             return None
+        if self._kind == "volumesnapshotcontent":
+            return await witness.about_snapshot(traces.driver, handle_of(obj))
+        if self._kind == "volumeattachment" and (inline := obj.spec.source.inline_volume_spec) is not None:
+            return await witness.about_volume(traces.driver, inline.csi.volume_handle if inline.csi is not None else "", None)
         pv = obj if isinstance(obj, PersistentVolume) else _volume_of(obj, traces)
-        if pv is not None:
-            affinity = pv.spec.node_affinity
-            return await self._witness.about_volume(
-                traces.driver, driver_and_handle(pv)[1], affinity.required if affinity is not None else None
-            )
-        inline = obj.spec.source.inline_volume_spec
-        handle = inline.csi.volume_handle if inline is not None and inline.csi is not None else ""
-        return await self._witness.about_volume(traces.driver, handle, None)
+        nodes = pv.spec.node_affinity.required if pv is not None and pv.spec.node_affinity is not None else None
+        return await witness.about_volume(traces.driver, driver_and_handle(pv)[1] if pv is not None else "", nodes)
+
+    async def _failures(self, obj: Any) -> dict[str, str]:
+        """By program, the last error of its tries to let the object go."""
+        if isinstance(obj, VolumeAttachment):
+            error = obj.status.detach_error
+            return {"csi-attacher": error.message} if error is not None and error.message else {}
+        if self._kind not in ("pv", "volumesnapshotcontent"):
+            return {}
+        chosen = Selection(namespace="default", field_selector=f"involvedObject.uid={obj.metadata.uid}")
+        events = [one async for one in list_all(self._cluster, SEEN_EVENTS, chosen) if one.reason in _FAILURES]
+        return {_FAILURES[one.reason]: one.message for one in sorted(events, key=lambda event: event.last_s)}
+
+    async def _node_ids(self, driver: str) -> dict[str, str]:
+        if self._kind != "volumeattachment":
+            return {}
+        nodes = {one.metadata.name: one.spec.drivers or () async for one in list_all(self._cluster, CSI_NODES)}
+        return {name: one.node_id for name, drivers in nodes.items() for one in drivers if one.name == driver}
 
 
-def _volume_of(attachment: VolumeAttachment, traces: Traces) -> PersistentVolume | None:
-    name = attachment.spec.source.persistent_volume_name
+class _Surroundings:
+    """Puts into the scene what the judgements on one kind look at."""
+
+    def __init__(self, cluster: Cluster, scene: Scene) -> None:
+        self._cluster, self._scene = cluster, scene
+
+    async def read(self, kind: str, obj: Any) -> None:
+        """Raises ApiError."""
+        scene, namespace = self._scene, obj.metadata.namespace
+        match kind:
+            case "pv":
+                ref = obj.spec.claim_ref
+                if ref is not None:
+                    await self._get(scene.claims, PERSISTENT_VOLUME_CLAIMS, Key(ref.namespace, ref.name))
+            case "pvc":
+                await self._around_claim(obj)
+            case "volumesnapshotcontent":
+                key = snapshot_of(obj)
+                await self._get(scene.snapshots, VOLUME_SNAPSHOTS, key)
+                await self._list(scene.claims, PERSISTENT_VOLUME_CLAIMS, Selection(namespace=key.namespace))
+            case "volumesnapshot" | "volumegroupsnapshot":
+                await self._list(scene.claims, PERSISTENT_VOLUME_CLAIMS, Selection(namespace=namespace))
+                await self._snapshots(namespace)
+
+    async def _around_claim(self, claim: Any) -> None:
+        scene, key = self._scene, Key(claim.metadata.namespace, claim.metadata.name)
+        held = finalizers_of(claim)
+        scene.claims.put(claim)
+        await self._list(scene.pods, PODS, Selection(namespace=key.namespace))
+        if claim.spec.volume_name:
+            await self._get(scene.volumes, PERSISTENT_VOLUMES, Key("", claim.spec.volume_name))
+        if CLONE_FINALIZER in held:
+            await self._list(scene.claims, PERSISTENT_VOLUME_CLAIMS)
+        if CLAIM_FINALIZER in held:
+            await self._snapshots(key.namespace)
+
+    async def _snapshots(self, namespace: str) -> None:
+        scene, here = self._scene, Selection(namespace=namespace)
+        await self._list(scene.snapshots, VOLUME_SNAPSHOTS, here)
+        await self._list(scene.groups, GROUP_SNAPSHOTS, here)
+        await self._list(scene.contents, VOLUME_SNAPSHOT_CONTENTS)
+        await self._list(scene.group_contents, GROUP_SNAPSHOT_CONTENTS)
+
+    async def _get(self, shelf: Shelf[T], kind: Kind[T], key: Key) -> None:
+        with contextlib.suppress(NotFound, NotServed):
+            shelf.put(await self._cluster.get(kind, key.name, key.namespace))
+
+    async def _list(self, shelf: Shelf[T], kind: Kind[T], selection: Selection = EVERYTHING) -> None:
+        """Nothing of a kind that the cluster does not have."""
+        with contextlib.suppress(NotServed):
+            async for one in list_all(self._cluster, kind, selection):
+                shelf.put(one)
+
+
+def _volume_of(obj: Any, traces: Traces) -> PersistentVolume | None:
+    name = obj.spec.source.persistent_volume_name if isinstance(obj, VolumeAttachment) else getattr(obj.spec, "volume_name", "")
     return next((one for one in traces.volumes if one.metadata.name == name), None)
-
-
-def _failure(obj: Any) -> str:
-    """The last error of the driver's tries to let it go, "" for none."""
-    if isinstance(obj, VolumeAttachment) and obj.status.detach_error is not None:
-        return obj.status.detach_error.message
-    return ""

@@ -1,0 +1,102 @@
+"""The finalizers of snapshots, of their contents, and of claims that snapshots are being made of. Pure.
+
+The snapshot controller's own judgement is asked: what it would take off may go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mooring.api.core import PersistentVolumeClaim
+from mooring.api.meta import key_of
+from mooring.api.snapshot import VolumeSnapshotContent
+from mooring.api.snapshot_names import BEING_CREATED, is_group_content, is_marked
+from mooring.cluster.snapshots.decide_deletion import decide_deletion
+from mooring.cluster.snapshots.decide_protection import decide_claim
+from mooring.cluster.snapshots.decision import Release, ReleaseClaim
+from mooring.cluster.snapshots.kinds import SINGLES
+from mooring.cluster.snapshots.view import ref_of, snapshot_of
+from mooring.inspect.points import Objection, Point, Proof
+from mooring.inspect.unstick.facts import Facts
+from mooring.inspect.unstick.liveness import ask_the_driver, sidecar_points, snapshot_controller_points
+from mooring.inspect.unstick.volumes import RETAIN
+from mooring.inspect.why.snapshotting import FOREVER_S, view_of
+
+SNAPSHOTTER = "csi-snapshotter"
+
+
+def of_snapshot(facts: Facts, finalizer: str) -> Iterator[Point]:
+    """Of a snapshot or a group: nothing is restored from it, and its content is gone or stays by its policy."""
+    snapshot, view = facts.obj, view_of(facts.scene)
+    decision = decide_deletion(view, snapshot, FOREVER_S)
+    goes = any(isinstance(one, Release) and finalizer in one.finalizers for one in decision.actions)
+    key = key_of(snapshot)
+    yield _judged(facts, goes, f"{decision.because}", f"mooring why -n {key.namespace} {facts.kind}/{key.name} says what comes first")
+    yield from snapshot_controller_points(facts)
+
+
+def restored_from_snapshot(facts: Facts, finalizer: str) -> Iterator[Point]:
+    """The provisioner's: no claim waits for a volume that is filled from it."""
+    if view_of(facts.scene).is_restored_from(key_of(facts.obj)):
+        yield Objection("a claim waits for a volume that is filled from it", f"kubectl -n {key_of(facts.obj).namespace} get pvc")
+    else:
+        yield Proof("no claim waits for a volume that is filled from it")
+    if facts.driver:
+        yield from sidecar_points(facts, "csi-provisioner", needs_word=False, has_word=False)
+
+
+def source_of_snapshot(facts: Facts, finalizer: str) -> Iterator[Point]:
+    """Of a claim: no snapshot of it is in the making."""
+    claim = facts.obj
+    assert isinstance(claim, PersistentVolumeClaim)
+    decision = decide_claim(view_of(facts.scene), key_of(claim))
+    goes = any(isinstance(one, ReleaseClaim) for one in decision.actions)
+    namespace = claim.metadata.namespace
+    yield _judged(facts, goes, f"{decision.because}", f"mooring why -n {namespace} pvc/{claim.metadata.name} says for what it waits")
+    yield from snapshot_controller_points(facts)
+
+
+def _judged(facts: Facts, goes: bool, because: str, way_out: str) -> Point:
+    return Proof(f"the judgement of snapshot-controller: {because}") if goes else Objection(because, way_out)
+
+
+def data_of_content(facts: Facts, finalizer: str) -> Iterator[Point]:
+    """Of a content: its snapshot is gone, and so is what the driver made, or it is to stay on the storage."""
+    content, word, scene = facts.obj, facts.word, facts.scene
+    assert isinstance(content, VolumeSnapshotContent)
+    key, name = snapshot_of(content), content.metadata.name
+    snapshot = scene.snapshots.get(key)
+    if snapshot is not None and snapshot.metadata.uid == ref_of(content).uid:
+        yield Objection(
+            f'its snapshot "{key}" is there', f"kubectl -n {key.namespace} delete volumesnapshot {key.name}, if its data may go"
+        )
+    if view_of(scene).is_restored_from(key):
+        yield Objection("a claim waits for a volume that is filled from it", f"kubectl -n {key.namespace} get pvc")
+    if is_group_content(content):
+        yield Objection(
+            "it belongs to a group snapshot, and its data go with the group", f"kubectl -n {key.namespace} get volumegroupsnapshot"
+        )
+    is_gone, keeps = word is not None and word.exists is False, content.spec.deletion_policy == RETAIN
+    handle = handle_of(content)
+    if not handle and is_marked(content, BEING_CREATED):
+        text = "the driver was asked for a snapshot, and gave no answer: it may be there under a name that nobody knows"
+        yield Objection(text, f"see whether the storage has a snapshot for {name}, and delete it there")
+    elif not handle:
+        yield Proof("the driver was never asked to make anything for it")
+    elif is_gone:
+        yield Proof(f"the driver {facts.driver} has no such snapshot any more")
+    elif keeps:
+        yield Proof(f"its deletion policy is Retain: the snapshot {handle} stays on the storage, and no object names it from then on")
+    elif word is not None and word.exists:
+        text = f"the driver {facts.driver} still has the snapshot: it would be leaked"
+        delete = f"kubectl annotate volumesnapshotcontent {name} {SINGLES.being_deleted}=yes, and csi-snapshotter deletes it"
+        yield Objection(text, delete)
+    else:
+        yield Objection("nobody knows whether the driver still has the snapshot: it would be leaked", ask_the_driver(facts))
+    yield from sidecar_points(facts, SNAPSHOTTER, needs_word=not keeps and bool(handle), has_word=is_gone or keeps or not handle)
+
+
+def handle_of(content: VolumeSnapshotContent) -> str:
+    """The driver's name for what it made, "" for unknown."""
+    made = content.status.snapshot_handle if content.status is not None else None
+    return made or content.spec.source.snapshot_handle or ""
