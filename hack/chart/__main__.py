@@ -14,6 +14,7 @@ from pathlib import Path
 
 import yaml
 
+from hack.chart import monitoring
 from hack.chart.parts import PARTS, Json, template
 from hack.chart.values import as_yaml, schema_text, values
 
@@ -40,7 +41,8 @@ def built(kubectl: Path, part: str) -> list[Json]:
 def chart(kubectl: Path) -> dict[str, str]:
     """The text of each file that is made, by its path in the chart."""
     parts = {part: built(kubectl, part) for part in PARTS}
-    whole = values(parts, version())
+    watched = built(kubectl, monitoring.FOLDER)
+    whole = values(parts, watched, version())
     about = {
         "apiVersion": "v2",
         "name": "mooring",
@@ -56,6 +58,8 @@ def chart(kubectl: Path) -> dict[str, str]:
         "Chart.yaml": _HEAD.format("../pyproject.toml") + yaml.safe_dump(about, sort_keys=False, width=1000),
         "values.yaml": head + "\n".join(as_yaml(whole)) + "\n",
         "values.schema.json": schema_text(whole),
+        **monitoring.files(watched),
+        "templates/monitoring.yaml": _HEAD.format(monitoring.FOLDER) + monitoring.template(watched),
         **{f"templates/{part}.yaml": _HEAD.format(part) + template(part, objects) for part, objects in parts.items()},
     }
 
@@ -66,7 +70,7 @@ def _files(folder: Path, pattern: str) -> Iterator[Path]:
 
 def digests() -> str:
     """Of what the chart is made from, and of what was made."""
-    sources = [path for part in PARTS for path in _files(DEPLOY / part, "*")]
+    sources = [path for part in (*PARTS, monitoring.FOLDER) for path in _files(DEPLOY / part, "*")]
     sources += [*_files(ROOT / "hack" / "chart", "*.py"), ROOT / "pyproject.toml"]
     made = [path for path in _files(CHART, "*") if str(path.relative_to(CHART)) not in _BY_HAND]
     return f"{_digest(sources)}  sources\n{_digest(made)}  chart\n"

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from hack.chart import monitoring
 from hack.chart.parts import Json, key, workload
 
 _MAP: Json = {"type": "object"}
@@ -37,10 +38,10 @@ class Group:
     values: dict[str, Value | Group] = field(default_factory=dict)
 
 
-def values(parts: dict[str, list[Json]], version: str) -> Group:
-    """All of them. parts: what kustomize builds of each."""
+def values(parts: dict[str, list[Json]], watched: list[Json], version: str) -> Group:
+    """All of them. parts: what kustomize builds of each. watched: what it builds of the monitoring."""
     images = sorted({image for objects in parts.values() for image in _images(objects)})
-    whole = Group(values=_common(images, version))
+    whole = Group(values={**_common(images, version), "monitoring": _monitoring(watched)})
     told: set[str] = set()
     for part, objects in parts.items():
         made = workload(objects)
@@ -64,11 +65,6 @@ def _has(objects: list[Json], kind: str) -> bool:
 
 def _common(images: list[str], version: str) -> dict[str, Value | Group]:
     overrides = {**_MAP, "propertyNames": {"enum": images}, "additionalProperties": _TEXT}
-    serving = {
-        "enabled": Value(False, _FLAG, "A Service without an address and a ServiceMonitor for each part with metrics."),
-        "interval": Value("30s", _TEXT),
-        "labels": Value({}, _MAP, "What your Prometheus selects ServiceMonitors by."),
-    }
     return {
         "driver": Group(
             "Your driver.",
@@ -98,8 +94,24 @@ def _common(images: list[str], version: str) -> dict[str, Value | Group]:
             "False for a driver without GET_CAPACITY: no pod would find a node. Sets the CSIDriver's field and the provisioner's flags.",
         ),
         "networkPolicy": Group("", {"enabled": Value(True, _FLAG, "Only the namespace of the monitoring reaches the ports.")}),
-        "monitoring": Group("", {"namespace": Value("monitoring", _TEXT, "Where Prometheus is."), "serviceMonitor": Group("", serving)}),
     }
+
+
+def _monitoring(watched: list[Json]) -> Group:
+    serving: dict[str, Value | Group] = {
+        "enabled": Value(False, _FLAG, "A Service without an address and a ServiceMonitor for each part with metrics."),
+        "interval": Value("30s", _TEXT),
+        "labels": Value({}, _MAP, "What your Prometheus selects ServiceMonitors by."),
+    }
+    found = Group("", {"namespace": Value("monitoring", _TEXT, "Where Prometheus is."), "serviceMonitor": Group("", serving)})
+    for name, kind, about in (
+        ("rules", "PrometheusRule", "The alerts, in the namespace above. One release of a cluster is enough."),
+        ("dashboards", "ConfigMap", "Grafana's dashboards, there too. The label is what its sidecar looks for."),
+    ):
+        labels = monitoring.labels(watched, kind)
+        if labels is not None:
+            found.values[name] = Group("", {"enabled": Value(False, _FLAG, about), "labels": Value(labels, _MAP)})
+    return found
 
 
 def _of_driver(part: str, objects: list[Json]) -> Group:

@@ -33,7 +33,7 @@ def test_the_chart_is_what_would_be_made_of_the_kustomizations_now() -> None:
 def test_no_folder_of_deploy_is_missing() -> None:
     """deploy/infra-nodes is values of the chart (below); deploy/secrets is a sample for each to edit."""
     folders = {path.parent.name for path in DEPLOY.rglob("kustomization.yaml")}
-    assert folders - {"infra-nodes", "secrets"} == set(PARTS)
+    assert folders - {"infra-nodes", "secrets", "monitoring"} == set(PARTS)
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -69,6 +69,19 @@ def test_infrastructure_nodes_are_two_values(part: str, tmp_path: Path) -> None:
     (own,) = (name for name, value in values.items() if value["enabled"])
     values[own] |= place
     assert by_name(theirs) == by_name(rendered(tmp_path, values))
+
+
+MONITORING = {"rules": "PrometheusRule", "dashboards": "ConfigMap"}
+
+
+def test_alerts_and_dashboards_are_those_of_deploy_monitoring(tmp_path: Path) -> None:
+    """With the braces of their own, which Helm must not read."""
+    theirs = by_name(built(DEPLOY / "monitoring"))
+    offered = set(yaml.safe_load((CHART / "values.yaml").read_text())["monitoring"]) & MONITORING.keys()
+    assert {kind for kind, _ in theirs} == {MONITORING[name] for name in offered}
+    assert "{{ $labels.pod }}" in yaml.safe_dump_all(theirs.values())
+    assert theirs == by_name(rendered(tmp_path, {**only(), "monitoring": {name: {"enabled": True} for name in offered}}))
+    assert {} == by_name(rendered(tmp_path, only()))
 
 
 def test_another_socket_and_another_kubelet_are_meant_everywhere(tmp_path: Path) -> None:

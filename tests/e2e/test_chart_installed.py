@@ -76,6 +76,15 @@ def test_what_mounts_is_taken_with_a_warning_and_needs_another_namespace(
     assert (0, "") == dry_run(control_plane, rendered(tmp_path, only(part), f"{namespace}-{part}"))
 
 
+def test_the_server_takes_alerts_and_dashboards(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> None:
+    offered = {"rules", "dashboards"} & set(yaml.safe_load((CHART / "values.yaml").read_text())["monitoring"])
+    watched: Json = {"namespace": namespace, **{name: {"enabled": True, "labels": {"more": "yes"}} for name in offered}}
+    objects = rendered(tmp_path, {**only(), "monitoring": watched})
+    assert {"PrometheusRule"} <= {one["kind"] for one in objects}
+    assert all("yes" == one["metadata"]["labels"]["more"] for one in objects)
+    assert (0, "") == dry_run(control_plane, objects)
+
+
 def test_a_monitor_selects_the_service_and_the_service_the_ports_of_the_pods(tmp_path: Path) -> None:
     objects = rendered(tmp_path, {**only("controller"), "monitoring": {"serviceMonitor": {"enabled": True, "interval": "7s"}}})
     service, monitor = ({one["kind"]: one for one in objects}[kind] for kind in ("Service", "ServiceMonitor"))
