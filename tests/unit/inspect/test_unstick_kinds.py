@@ -13,6 +13,7 @@ from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.api.snapshot_names import (
     AS_SOURCE_FINALIZER,
     BEING_CREATED,
+    BEING_DELETED,
     BOUND_FINALIZER,
     CLAIM_FINALIZER,
     CONTENT_FINALIZER,
@@ -288,6 +289,17 @@ async def test_a_content_without_the_drivers_word_goes_only_if_its_data_are_to_s
     await going(world, a_new_content("kept", policy="Retain", status=made), CONTENT_FINALIZER)
     assert ["nobody knows whether the driver still has the snapshot: it would be leaked"] == await world.against("vsc/content")
     assert CLEAN == await world.unstick("vsc/kept", yes=True)
+
+
+async def test_a_content_that_no_program_will_ever_move_needs_no_dead_snapshotter():
+    world = await a_world()
+    holder = world.renewing("mooring-controller-csi-test")
+    made = {"snapshotHandle": "s1", "readyToUse": True}
+    await going(world, a_new_content(policy="Retain", status=made), CONTENT_FINALIZER)
+    assert [] == await world.against("vsc/content")
+    await world.patch(VOLUME_SNAPSHOT_CONTENTS, "content", {"metadata": {"annotations": {BEING_DELETED: "yes"}}})
+    assert any(text.startswith("it is the move of csi-snapshotter") for text in await world.against("vsc/content"))
+    holder.cancel()
 
 
 async def test_a_content_whose_snapshot_is_there_stays():

@@ -254,7 +254,7 @@ async def test_a_volume_on_a_dead_node_asks_whether_the_machine_is_off() -> None
     await world.create(a_pod("web", "claim", node="n2"), a_pod("old", "claim", node="n1", phase="Running"))
     link = await world.blocking("pod/web")
     assert "operator" == link["mover"]
-    assert "kubectl taint nodes n1 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute" == link["commands"][0]["line"]
+    assert "mooring fence n1" == link["commands"][0]["line"]
     assert not link["commands"][0]["safe"]
 
 
@@ -314,6 +314,7 @@ async def test_a_volume_that_its_driver_does_not_delete_shows_the_error() -> Non
     await world.tell(pv, "VolumeFailedDelete", "rpc error: code = FailedPrecondition desc = it has snapshots")
     link = await world.blocking("pv/pv")
     assert ("failed", "driver", "FailedPrecondition") == (link["state"], link["mover"], link["code"])
+    assert "mooring unstick --dry-run pv/pv" == link["commands"][-1]["line"]
 
 
 async def test_a_finalizer_that_nobody_knows_is_not_to_be_taken_off_by_hand() -> None:
@@ -321,7 +322,9 @@ async def test_a_finalizer_that_nobody_knows_is_not_to_be_taken_off_by_hand() ->
     await world.create(a_volume())
     await world.patch(PERSISTENT_VOLUMES, "pv", {"metadata": {"finalizers": ["example.com/mine"]}})
     await world.delete(PERSISTENT_VOLUMES, "pv")
-    assert "do not take it off by hand" in (await world.blocking("pv/pv"))["text"]
+    link = await world.blocking("pv/pv")
+    assert "do not take it off by hand" in link["text"]
+    assert "mooring unstick --dry-run pv/pv" == link["commands"][0]["line"]
 
 
 async def test_an_attachment_and_a_node_are_explained() -> None:

@@ -93,6 +93,9 @@ def data_of_content(facts: Facts, finalizer: str) -> Iterator[Point]:
         yield Objection(text, delete)
     else:
         yield Objection("nobody knows whether the driver still has the snapshot: it would be leaked", ask_the_driver(facts))
+    if not is_marked(content, SINGLES.being_deleted):
+        yield Proof("no program moves: its snapshot is gone, and nobody has said that its data are to be deleted")
+        return
     yield from sidecar_points(facts, SNAPSHOTTER, needs_word=not keeps and bool(handle), has_word=is_gone or keeps or not handle)
 
 

@@ -19,7 +19,7 @@ from mooring.inspect.why.attaching import attachment_link
 from mooring.inspect.why.chain import Chain, Command, Link, Mover, State, unseen_link
 from mooring.inspect.why.changing import growth_link, modification_link
 from mooring.inspect.why.claims import claim_link
-from mooring.inspect.why.deleting import deletion_links
+from mooring.inspect.why.deleting import deletion_links, with_unstick
 from mooring.inspect.why.diagnosis import diagnosed, failed_link
 from mooring.inspect.why.nodes import silent_node_link, silent_since_s
 from mooring.inspect.why.pods import pod_links
@@ -138,7 +138,9 @@ async def _attachment(reading: Reading, key: Key) -> Links | None:
     attachment = reading.scene.attachments.get(Key("", key.name))
     if attachment is None:
         return None
-    return (attachment_link(reading.scene, "detach" if is_deleting(attachment) else "attach", attachment),)
+    if not is_deleting(attachment):
+        return (attachment_link(reading.scene, "attach", attachment),)
+    return (with_unstick(attachment_link(reading.scene, "detach", attachment), attachment, "volumeattachment"),)
 
 
 async def _node(reading: Reading, key: Key) -> Links | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -19,14 +20,26 @@ from mooring.inspect.why.diagnosis import diagnosed, failed_link
 from mooring.inspect.why.leaders import silent_link
 from mooring.inspect.why.snapshots_end import claim_end_link, content_end_link, snapshot_end_link
 
-NEVER_BY_HAND: Final = "do not take it off by hand: what it protects would be lost or leaked"
+NEVER_BY_HAND: Final = "do not take it off by hand: what it protects may be lost or leaked"
 
 
 def deletion_links(scene: Scene, obj: Object, kind: str) -> tuple[Link, ...]:
     """kind: in lower case, as people type it. Nothing for an object that is not being deleted."""
     if not is_deleting(obj):
         return ()
-    return tuple(_of_finalizer(scene, obj, kind, one) for one in finalizers_of(obj))
+    return tuple(with_unstick(_of_finalizer(scene, obj, kind, one), obj, kind) for one in finalizers_of(obj))
+
+
+def with_unstick(link: Link, obj: Object, kind: str) -> Link:
+    """The link, for one that does not go on by itself with the command that proves whether its finalizers may go."""
+    is_left = link.state is State.FAILED or link.mover is Mover.OPERATOR
+    if not is_left or any("mooring release" in one.line or "mooring unstick" in one.line for one in link.commands):
+        return link
+    key = key_of(obj)
+    where = f" -n {key.namespace}" if key.namespace else ""
+    line = f"mooring unstick --dry-run{where} {kind}/{key.name}"
+    proves = Command(line, "reads only: proves whether a finalizer may go, or says what speaks against it; without --dry-run it asks")
+    return dataclasses.replace(link, commands=(*link.commands, proves))
 
 
 def _of_finalizer(scene: Scene, obj: Object, kind: str, finalizer: str) -> Link:

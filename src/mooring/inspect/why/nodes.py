@@ -21,8 +21,8 @@ def silent_node_link(scene: Scene, step: str, node: str, text: str, since_s: flo
         retry=retry,
         commands=(
             Command(
-                f"kubectl taint nodes {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
-                "only if the machine is off for sure: its pods are deleted, its volumes go to other nodes",
+                f"mooring fence {node}",
+                "proves what can be proved, asks, and taints it out-of-service: its pods are deleted, its volumes go to other nodes",
                 safe=False,
             ),
             Command(f"kubectl describe node {node}", "reads only: since when, and what it said last"),

@@ -104,8 +104,9 @@ def _waits_for_snapshot(scene: Scene, step: str, content: Any, because: why.Wait
         return Link(step, State.WAITING, str(because), Mover.USER, "the owner of the snapshot", since_s, commands=(with_it,))
     text = f'it goes with the snapshot "{key}", which does not exist: nobody says whether its data may go'
     delete = Command(f"kubectl annotate {row.contents.plural} {name} {row.being_deleted}=yes", "deletes its data, too", safe=False)
-    free = f'kubectl patch {row.contents.plural} {name} --type=json -p \'[{{"op": "remove", "path": "/metadata/finalizers"}}]\''
-    keep = Command(free, "keeps the data on the storage, where no object names them any more", safe=False)
+    retain = f'kubectl patch {row.contents.plural} {name} --type=merge -p \'{{"spec": {{"deletionPolicy": "Retain"}}}}\''
+    line = f"{retain} && mooring unstick volumesnapshotcontent/{name}"
+    keep = Command(line, "keeps the data on the storage, where no object names them any more; proves that first, and asks", safe=False)
     return Link(step, State.FAILED, text, Mover.OPERATOR, "whoever knows what the data are", since_s, commands=(delete, keep))
 
 
