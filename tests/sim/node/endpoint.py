@@ -127,6 +127,10 @@ class Connection(InProcessDriver):
         if self._service.away_s:
             raise ConfigError(f"no connection within {timeout_s:g} s; {advice}")
 
+    @property
+    def is_connected(self) -> bool:
+        return self._service.restarts == self._restarts and not self._service.away_s
+
     async def lost(self) -> None:
         if self._service.restarts == self._restarts:
             await self._service.lost.wait()

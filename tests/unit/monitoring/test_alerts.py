@@ -9,20 +9,19 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from hack.monitoring.__main__ import FOLDER, files
 from hack.monitoring.alerts import ALERTS, Alert
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
-from mooring.api.meta import Kind
 from mooring.apiserver.local import ServerFaults
-from mooring.kube.errors import Forbidden
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_claim, a_new_snapshot, a_pod
 from tests.support.scripted_driver import PUBLISH, Fail
 from tests.support.virtual_loop import run_virtual
+from tests.unit.monitoring.faults import Refused, Unanswered
 from tests.unit.monitoring.prometheus import FIRED, RULES, judged, promtool
 from tests.unit.monitoring.world import SCRAPE_S, MonitoredWorld, monitored
 
@@ -32,28 +31,6 @@ READ: Final = frozenset(re.findall(r"[a-z_]{8,}", " ".join(alert.expr for alert 
 ROOT: Final = Path(__file__).resolve().parents[3]
 
 Fault = Callable[[MonitoredWorld], Awaitable[None]]
-
-
-class Refused(ServerFaults):
-    """The API server refuses these kinds."""
-
-    def __init__(self, plural: str) -> None:
-        self._plural = plural
-
-    async def before(self, verb: str, kind: Kind[Any], name: str) -> None:
-        if kind.plural == self._plural:
-            raise Forbidden(f"{kind.plural} are forbidden")
-
-
-class Unanswered(ServerFaults):
-    """Patches of these kinds are never answered."""
-
-    def __init__(self, plural: str) -> None:
-        self._plural = plural
-
-    async def before(self, verb: str, kind: Kind[Any], name: str) -> None:
-        if verb == "patch" and kind.plural == self._plural:
-            await asyncio.Event().wait()
 
 
 async def nothing(world: MonitoredWorld) -> None:
@@ -141,14 +118,14 @@ def test_an_alert_fires_by_its_fault(name: str, tmp_path: Path) -> None:
     fault, server, minutes, others = FAULTS[name]
     world = run_virtual(_faulty(fault, server, minutes))
     fired = [f'{{alertname="{one}"}} 1' for one in sorted({name, *others})]
-    assert "" == judged(tmp_path, world.series, minutes, {FIRED % minutes: fired})
+    assert "" == judged(tmp_path, world.scrapes.series, minutes, {FIRED % minutes: fired})
 
 
 def test_no_alert_fires_in_a_healthy_hour(tmp_path: Path) -> None:
     world = run_virtual(_healthy(60))
-    assert 60 * 60 / SCRAPE_S <= world.scrapes
+    assert 60 * 60 / SCRAPE_S <= world.scrapes.count
     assert len(world.driver.made("CreateVolume")) > 20
-    assert "" == judged(tmp_path, world.series, 60, {FIRED % 60: [], 'group(ALERTS{alertstate="firing"})': []})
+    assert "" == judged(tmp_path, world.scrapes.series, 60, {FIRED % 60: [], 'group(ALERTS{alertstate="firing"})': []})
 
 
 def test_each_alert_is_made_to_fire() -> None:

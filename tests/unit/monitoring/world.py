@@ -1,8 +1,8 @@
 """A cluster in virtual time with all controllers as the programs that run in production, and a Prometheus that scrapes them.
 
 async with monitored() as world:
-    await world.live(minutes=60)
-world.series        what Prometheus has then: a value for each scrape, by series
+    await asyncio.sleep(3600)
+world.scrapes.series        what Prometheus has then
 
 The programs are their own: flags, election, driver session, caches, controllers, metrics; only the ports are in process. The test plays
 users, kubelets and scheduler: volumes come, are attached, grow, have snapshots, move and go.
@@ -46,6 +46,35 @@ Series = tuple[str, tuple[tuple[str, str], ...]]
 """A name, and labels in order."""
 
 
+class Scrapes:
+    """What Prometheus has of programs: by series the values, None where a scrape did not have it. kept: names of metrics; None keeps all.
+
+    pods: the labels and metrics of each, by name.
+    """
+
+    def __init__(self, kept: Container[str] | None = None) -> None:
+        self.pods: dict[str, tuple[Mapping[str, str], Metrics]] = {}
+        self.series: dict[Series, list[float | None]] = {}
+        self.count = 0
+        self._kept = kept
+
+    async def run(self) -> None:
+        while True:
+            for labels, metrics in self.pods.values():
+                for family in metrics.registry.collect():
+                    for sample in family.samples:
+                        if not sample.name.endswith("_created") and (self._kept is None or sample.name in self._kept):
+                            own = {f"exported_{name}" if name in labels else name: value for name, value in sample.labels.items()}
+                            self._keep((sample.name, tuple(sorted({**own, **labels}.items()))), sample.value)
+            self.count += 1
+            await asyncio.sleep(SCRAPE_S)
+
+    def _keep(self, key: Series, value: float) -> None:
+        values = self.series.setdefault(key, [])
+        values += [None] * (self.count - len(values))
+        values.append(value)
+
+
 class Manager(Life[Any]):
     """A program without a driver. world: its cluster."""
 
@@ -65,22 +94,18 @@ class Manager(Life[Any]):
 class Pod:
     """One running program."""
 
-    labels: Mapping[str, str]
-    metrics: Metrics
     life: Life[Any]
     ports: PortsInProcess
 
 
 class MonitoredWorld(ClusterWorld):
-    """pods: by name. series: the values of each series, None where a scrape did not have it. kept: names of metrics; None keeps all."""
+    """pods: by name. kept: as for Scrapes."""
 
     def __init__(self, faults: ServerFaults | None = None, kept: Container[str] | None = None) -> None:
         super().__init__()
-        self.faults, self.kept = faults, kept
+        self.faults, self.scrapes = faults, Scrapes(kept)
         self.driver = FullDriver(DRIVER)
         self.pods: dict[str, Pod] = {}
-        self.series: dict[Series, list[float | None]] = {}
-        self.scrapes = 0
         self._numbers = itertools.count(1)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -93,7 +118,8 @@ class MonitoredWorld(ClusterWorld):
         ports, metrics = PortsInProcess(self.driver, self.clock, cluster=api), Metrics()
         how: dict[str, Any] = {"clock": self.clock, "randomness": Random(hash_of(name)), "metrics": metrics}
         life = _life(role, machine, ports, how)
-        pod = self.pods[name] = Pod({"namespace": "storage", "job": role, "pod": name}, metrics, life, ports)
+        pod = self.pods[name] = Pod(life, ports)
+        self.scrapes.pods[name] = {"namespace": "storage", "job": role, "pod": name}, metrics
         self._tasks.append(asyncio.create_task(life.run(), name=name))
         return pod
 
@@ -103,24 +129,6 @@ class MonitoredWorld(ClusterWorld):
                 task.result()
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    # -- Prometheus
-
-    async def scraping(self) -> None:
-        while True:
-            self._scrape()
-            await asyncio.sleep(SCRAPE_S)
-
-    def _scrape(self) -> None:
-        for pod in self.pods.values():
-            for family in pod.metrics.registry.collect():
-                for sample in family.samples:
-                    if not sample.name.endswith("_created") and (self.kept is None or sample.name in self.kept):
-                        key = sample.name, tuple(sorted({**sample.labels, **pod.labels}.items()))
-                        values = self.series.setdefault(key, [])
-                        values += [None] * (self.scrapes - len(values))
-                        values.append(sample.value)
-        self.scrapes += 1
 
     # -- users, kubelets, the scheduler
 
@@ -206,7 +214,7 @@ async def monitored(
     """A cluster whose programs run and are scraped. roles: all by default."""
     world = MonitoredWorld(faults, kept)
     await world.prepare()
-    scraping = asyncio.create_task(world.scraping(), name="prometheus")
+    scraping = asyncio.create_task(world.scrapes.run(), name="prometheus")
     try:
         for role in roles or ROLES:
             for replica in range(1, replicas + 1):
