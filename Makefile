@@ -184,6 +184,10 @@ lowest: .venv/ready ## Test with the lowest versions allowed (Python 3.11)
 lock: .venv/ready ## Write requirements.lock; UPGRADE=1 takes newer versions
 	@hack/lock $(if $(UPGRADE),--upgrade)
 
+.PHONY: sbom
+sbom: .venv/ready ## Write the parts lists of a release (CycloneDX) to dist
+	@hack/sbom
+
 .PHONY: clean
 clean: ## Remove .venv and all caches of the tools
 	rm -rf .venv .venv-bench .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist

@@ -20,6 +20,7 @@ from packaging.utils import canonicalize_name
 
 from mooring.base.flags import flags_of, gates_of
 from mooring.cli.completion import TABLES
+from tests.support.locks import locked
 from tests.support.tidy import findings, imported_modules
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -546,13 +547,6 @@ def direct_requirements() -> dict[str, Requirement]:
     return {canonicalize_name(requirement.name): requirement for requirement in map(Requirement, texts)}
 
 
-def locked(file: str) -> dict[str, tuple[str, str]]:
-    """Version and everything said about each package in a lock file."""
-    parts = re.split(r"^(?=[A-Za-z0-9])", (ROOT / file).read_text(), flags=re.MULTILINE)[1:]
-    heads = [re.match(r"(\S+)==(\S+)", part) for part in parts]
-    return {head[1]: (head[2], part) for head, part in zip(heads, parts, strict=True) if head}
-
-
 def test_the_lock_holds_what_pyproject_asks_for() -> None:
     """Run `make lock` when this fails."""
     packages = locked("requirements.lock")
@@ -565,7 +559,7 @@ def test_the_lock_holds_what_pyproject_asks_for() -> None:
 
 
 def test_every_locked_file_has_its_hash() -> None:
-    for file in ("requirements.lock", "hack/uv.txt"):
+    for file in ("requirements.lock", "hack/image.lock", "hack/build.lock", "hack/uv.txt"):
         packages = locked(file)
         assert packages
         assert [] == [name for name, (_, text) in packages.items() if "--hash=sha256:" not in text]

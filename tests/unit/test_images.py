@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from mooring.cli.mooring import COMMANDS
+from tests.support.locks import locked
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]) - {"kubectl-mooring"}
@@ -45,7 +48,7 @@ def users() -> dict[str, str]:
         name = stage.splitlines()[0].partition(" AS ")[2]
         own = "".join(re.findall(r"^USER (\S+)$", stage, re.MULTILINE)) or found.get("installed", "")
         found[name] = own
-    return found
+    return {name: own for name, own in found.items() if name != "built"}  # its file system goes nowhere but for the wheel
 
 
 def workloads(folder: Path) -> list[dict[str, Any]]:
@@ -75,6 +78,39 @@ def test_only_the_programs_of_a_node_are_root() -> None:
     root = {"csi-node-driver-registrar", "livenessprobe"}
     assert {name: "0:0" if name in root else "${USER_ID}:${USER_ID}" for name in ["installed", *SCRIPTS]} == users()
     assert "\nARG USER_ID=65532\n" in (ROOT / "Containerfile").read_text()
+
+
+def test_the_base_is_an_argument_and_no_stage_has_another() -> None:
+    """So a release names it by its digest, once."""
+    text = (ROOT / "Containerfile").read_text()
+    (base,) = re.findall(r"^ARG BASE=(\S+)$", text, re.MULTILINE)
+    assert re.fullmatch(r"python:3\.\d+-slim", base)
+    assert text.index("\nARG BASE=") < text.index("\nFROM ")
+    assert {"${BASE}", "installed"} == set(re.findall(r"^FROM (\S+)", text, re.MULTILINE))
+    assert "--build-arg BASE=python@sha256:" in text
+    assert "--build-arg BASE=python@sha256:" in (ROOT / "docs" / "images.md").read_text()
+
+
+def test_nothing_is_installed_that_no_lock_has() -> None:
+    lines = re.findall(r"pip install .*", (ROOT / "Containerfile").read_text())
+    assert 3 == len(lines)
+    for line in lines:
+        assert "--no-deps" in line
+        assert ("--require-hashes" in line) != ("--no-index" in line)
+
+
+@pytest.mark.parametrize("lock", ["hack/image.lock", "hack/build.lock"])
+def test_an_image_has_the_versions_that_are_tested(lock: str) -> None:
+    ours, tested = locked(lock), locked("requirements.lock")
+    assert ours
+    assert {name: version for name, (version, _) in ours.items()} == {name: tested[name][0] for name in ours}
+    assert not [name for name, (_, text) in ours.items() if "--hash=sha256:" not in text]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    asked = {
+        "hack/image.lock": [*project["project"]["dependencies"], *project["project"]["optional-dependencies"]["fast"]],
+        "hack/build.lock": project["dependency-groups"]["build"],
+    }[lock]
+    assert {canonicalize_name(Requirement(one).name) for one in asked} <= ours.keys()
 
 
 SIDECARS = {
