@@ -39,8 +39,10 @@ TABLES: Final[Mapping[str, str]] = {
     "node-agent": "node_agent:NodeAgentFlags",
     "orphans": "orphans:OrphansFlags",
     "provisioner": "csi_provisioner:ProvisionerFlags",
+    "record": "record:RecordFlags",
     "registrar": "registrar_program:RegistrarFlags",
     "release": "release:ReleaseFlags",
+    "replay": "replay:ReplayFlags",
     "resizer": "csi_resizer:ResizerFlags",
     "snapshot-controller": "snapshot_controller:SnapshotControllerFlags",
     "snapshotter": "csi_snapshotter:SnapshotterFlags",
@@ -52,7 +54,7 @@ TABLES: Final[Mapping[str, str]] = {
 """Each command with its words: the table of its flags, "" for one that has none. A command with words of its own stands before those."""
 
 _FILES: Final = frozenset({"csi-address", "kubeconfig"})
-_FOLDERS: Final = frozenset({"root-dir", "state"})
+_FOLDERS: Final = frozenset({"flight-recorder-dir", "folder", "root-dir", "state"})
 _VALUES: Final[Mapping[str, tuple[str, ...]]] = {
     "logging-format": ("text", "json"),
     "o": ("table", "json"),

@@ -23,13 +23,14 @@ from typing import Generic, TypeVar
 from mooring.api.coordination import LEASES
 from mooring.base.clock import Clock
 from mooring.base.diagnostics import Diagnostics
-from mooring.base.errors import first_of
+from mooring.base.errors import InvariantError, MooringError, first_of
 from mooring.base.log import logger
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
 from mooring.base.watchdog import watched
 from mooring.cli import election
 from mooring.cli.election import TerminationNote
+from mooring.cli.flight import FlightRecorder
 from mooring.cli.process import Machine, Setup
 from mooring.cli.tables import ManagerFlags
 from mooring.control.program.health import Health
@@ -59,6 +60,7 @@ class Life(abc.ABC, Generic[F]):
         self._main: asyncio.Task[None] | None = None
         self._terms: tuple[Terms, ...] = ()
         self._known = asyncio.Event()  # what the metrics page waits for
+        self.flight = FlightRecorder(name, setup, clock)
         self.health = Health(metrics, self._known, self._obstacle, self._overdue)
 
     @abc.abstractmethod
@@ -85,13 +87,19 @@ class Life(abc.ABC, Generic[F]):
         """Returns some time after end(). Raises ConfigError, and what `_begin` raises."""
         try:
             async with asyncio.TaskGroup() as group:
+                writing = group.create_task(self.flight.run(), name=f"{self._name}/flight-recorder")
                 self._main = group.create_task(self._live(), name=f"{self._name}/main")
+                await asyncio.wait([self._main])
+                writing.cancel()
         except BaseExceptionGroup as errors:
-            raise first_of(errors) from None  # its own traceback says it all
+            error = first_of(errors)
+            if not isinstance(error, MooringError) or isinstance(error, InvariantError):
+                self.flight.crashed(error)
+            raise error from None  # its own traceback says it all
 
     async def until_signalled(self) -> None:
         """As run(); the first signal is end(), the second ends the process. One that hangs is ended (`base/watchdog.py`)."""
-        with self._signals():
+        with self._signals(), self.flight.signalled():
             async with watched(self._clock, self._overdue, self._machine.exit_now, f"{self._name}/watchdog"):
                 await self.run()
         _log.info(0, "Ended in good order")

@@ -17,6 +17,7 @@ from mooring.csi.address import socket_path
 F = TypeVar("F", bound=SidecarFlags)
 M = TypeVar("M", bound=ManagerFlags)
 
+FLIGHT_BYTES_MIN: Final = 2**16
 _DEFAULT: Final = (5.0, 10)  # client-go's own, in place of 0
 
 
@@ -37,6 +38,8 @@ def check_manager(parsed: Parsed[M]) -> None:
     _check_address("http-endpoint", flags.http_endpoint)
     if not flags.metrics_path.startswith("/"):
         raise ConfigError(f'metrics-path: "{flags.metrics_path}" must begin with /, as in /metrics')
+    if flags.flight_recorder and flags.flight_recorder_bytes < FLIGHT_BYTES_MIN:
+        raise ConfigError(f"flight-recorder-bytes: must be at least {FLIGHT_BYTES_MIN}; --flight-recorder=false turns the recorder off")
     if flags.leader_election:
         times(flags).check()
     request_limit(flags, parsed.given)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, DURATION, FLOAT, GATES, INT, LABELS, STRING, FlagKind, GateStage
+from mooring.base.flagkinds import BOOL, DURATION, FLOAT, GATES, INT, LABELS, STRING, UINT, FlagKind, GateStage
 from mooring.base.flags import Section, flag, gate
 from mooring.base.log import parse_vmodule
 
@@ -131,6 +131,35 @@ class DiagnosticsFlags:
     metrics_path: str = flag("metrics-path", STRING, "/metrics", "The HTTP path where metrics are exposed.", Section.DIAGNOSTICS)
 
 
+FLIGHT_RECORDER_BYTES: Final = 8 * 2**20
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FlightRecorderFlags:
+    """Mooring's own: no Go program has them."""
+
+    flight_recorder: bool = flag(
+        "flight-recorder",
+        BOOL,
+        True,
+        "Keep what came in lately, for mooring replay; SIGUSR1 writes it.",
+        Section.DIAGNOSTICS,
+    )
+    flight_recorder_bytes: int = flag(
+        "flight-recorder-bytes", UINT, FLIGHT_RECORDER_BYTES, "How much the flight recorder keeps, in bytes of memory.", Section.DIAGNOSTICS
+    )
+    flight_recorder_dir: str = flag(
+        "flight-recorder-dir", STRING, "", "The folder of its files. Empty: the system's for temporary files.", Section.DIAGNOSTICS
+    )
+    flight_recorder_stuck_s: float = flag(
+        "flight-recorder-stuck",
+        DURATION,
+        900.0,
+        "Write a file when an object has failed for so long, at most one an hour; 0 is never.",
+        Section.DIAGNOSTICS,
+    )
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ElectionFlags:
     leader_election: bool = flag("leader-election", BOOL, False, "Enable leader election.", Section.ELECTION)
@@ -155,7 +184,7 @@ class ElectionFlags:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ManagerFlags(ProcessFlags, ClusterFlags, DiagnosticsFlags, ElectionFlags):
+class ManagerFlags(ProcessFlags, ClusterFlags, DiagnosticsFlags, FlightRecorderFlags, ElectionFlags):
     """The flags of every controller, with a driver or without."""
 
 

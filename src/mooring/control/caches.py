@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from mooring.api.meta import Kind, Object
+from mooring.control.order import ORDER
 from mooring.control.runtime import Runtime
 from mooring.control.slim import WHOLE, Keeps, Part, always, joined
 from mooring.kube.cache.informer import Informer, obstacles
@@ -179,6 +180,9 @@ class Caches:
 
     def _run_all(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         informers = [whole.informer for whole in self._wholes.values()]
+        if (order := ORDER.get()) is not None:
+            for informer in informers:
+                order.caches(informer)
         return [group.create_task(informer.run(), name=informer.name) for informer in informers]
 
     async def synced(self) -> None:

@@ -22,6 +22,7 @@ from mooring.base.log import Logger, logger
 from mooring.control.decision import Deciding, Decision, Failed
 from mooring.control.draining import WorkerGroup
 from mooring.control.events import REPEAT_S, SLACK_S
+from mooring.control.order import ORDER
 from mooring.control.queue import BackOff, QueueMetrics, WorkQueue
 from mooring.control.result import Because, Result, Retry, Stale, TriesAgain
 from mooring.control.runtime import Runtime
@@ -71,6 +72,7 @@ class Controller(Generic[K]):
         assert workers > 0
         self.name = name
         self._reconcile: Callable[[K], Awaitable[Result]] = _nobody
+        self._decides = False
         if reconcile is not None:
             self.reconcile_by(reconcile)
         self._worker_count = workers
@@ -85,6 +87,7 @@ class Controller(Generic[K]):
 
     def reconcile_by(self, how: Callable[[K], Awaitable[Result]] | Deciding[K, Any]) -> None:
         """In place of the argument, before it runs: where the parts that reconcile wake this very controller, and so come after it."""
+        self._decides = isinstance(how, Deciding)
         self._reconcile = functools.partial(self._decide_and_perform, how) if isinstance(how, Deciding) else how
 
     # -- waking keys
@@ -213,6 +216,8 @@ class Controller(Generic[K]):
             except ApiError as error:
                 self._failed(key, Retry(f"could not be done, trying again: {error}"))
                 return
+            if not self._decides and (order := ORDER.get()) is not None:
+                order.decided(self.name, key, result)
             if result.done and self._log.enabled(2):
                 self._log.info(2, result.done, because=str(result.because), **self._about(key))
             if not result.again:
@@ -228,6 +233,8 @@ class Controller(Generic[K]):
         """Raises Retry, Stale, ApiError."""
         try:
             decision = how.decide(key)  # no await between this and the first action
+            if (order := ORDER.get()) is not None:
+                order.decided(self.name, key, decision)
             self.explain(key, decision.because)
             return await self._performed(how, key, decision)
         finally:
@@ -269,6 +276,8 @@ class Controller(Generic[K]):
 
     def _succeeded(self, key: K, result: Result) -> None:
         self._show(key, result.because)
+        if (order := ORDER.get()) is not None:
+            order.came_to(self.name, key, str(getattr(result.because, "error", "")))
         if not result.keeps_backoff:
             self._queue.reset_failures(key)
         if not self._topics.park(key, result.waits_for):
@@ -279,6 +288,8 @@ class Controller(Generic[K]):
     def _failed(self, key: K, failure: Retry) -> None:
         delay_s = self._queue.retry(key)
         self._show(key, TriesAgain(str(failure), delay_s))
+        if (order := ORDER.get()) is not None:
+            order.came_to(self.name, key, str(failure))
         log = self._log.bind(**self._about(key))
         if failure.because is not None:
             log = log.bind(because=str(failure.because))

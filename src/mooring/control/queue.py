@@ -27,6 +27,7 @@ from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
 from mooring.base.logform import Lines
 from mooring.base.randomness import Random
+from mooring.control.order import ORDER
 from mooring.control.queue_metrics import QueueMetrics
 
 __all__ = ["BackOff", "QueueClosed", "QueueMetrics", "WorkQueue"]
@@ -161,6 +162,25 @@ class WorkQueue(Generic[K]):
 
     async def get(self) -> K:
         """The next key; the caller owns it until `done`. Raises QueueClosed."""
+        order = ORDER.get()
+        if order is not None and order.directs:
+            found = await order.next_key(self._name, self._queue)
+            if found is None:
+                raise QueueClosed(self._name)
+            self._queue.remove(key := found)
+        else:
+            key = await self._first()
+        if order is not None:
+            order.begun(self._name, key)
+        now = self._clock.now()
+        added = self._dirty.pop(key)
+        self._processing[key] = now
+        if self._metrics:
+            self._metrics.queue_duration.observe(now - added)
+        return key
+
+    async def _first(self) -> K:
+        """The key that waits longest. Raises QueueClosed."""
         while not self._queue and not self._closed:
             getter = asyncio.get_running_loop().create_future()
             self._getters.append(getter)
@@ -174,13 +194,7 @@ class WorkQueue(Generic[K]):
                 raise
         if self._closed:
             raise QueueClosed(self._name)
-        key = self._queue.popleft()
-        now = self._clock.now()
-        added = self._dirty.pop(key)
-        self._processing[key] = now
-        if self._metrics:
-            self._metrics.queue_duration.observe(now - added)
-        return key
+        return self._queue.popleft()
 
     async def work(self, handle: Callable[[K], Awaitable[None]]) -> None:
         """One worker: hands keys to handle until the queue is closed. An exception of that is a bug: it is logged, and the key comes again.

@@ -11,13 +11,15 @@ import base64
 import functools
 import json
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from mooring.csi.proto import csi_pb2
 from mooring.csi.scrub import STRIPPED, without
+
+M = TypeVar("M", bound=Message)
 
 TOKENS_KEY: Final = "csi.storage.k8s.io/serviceAccount.tokens"
 """In volume_context: tokens of the pod's service account, by audience. The option does not cover it."""
@@ -42,6 +44,31 @@ def scrubbed(text: str, request: Message) -> str:
     characters stay, they can't be told from other text. A long text is cut.
     """
     return without(text, secret_values(request))
+
+
+def without_secrets(message: M) -> M:
+    """The message with every secret value as "***stripped***"; the same object if there is none. What can't be text is left out."""
+    if next(secret_values(message), None) is None:
+        return message
+    copy = type(message)()
+    copy.CopyFrom(message)
+    _strip(copy)
+    return copy
+
+
+def _strip(message: Message) -> None:
+    for field, value in message.ListFields():
+        if is_map(field):
+            for key in list(value):
+                if is_secret(field) or key == TOKENS_KEY:
+                    value[key] = STRIPPED
+                elif isinstance(value[key], Message):
+                    _strip(value[key])
+        elif is_secret(field):
+            message.ClearField(field.name)
+        elif field.message_type is not None:
+            for part in value if field.is_repeated else (value,):
+                _strip(part)
 
 
 def _shown(message: Message) -> dict[str, Any]:

@@ -62,6 +62,10 @@ OURS = {
     "connection-timeout": 30.0,
     "exit-on-lost-connection": False,
     "leader-election-early-takeover": True,
+    "flight-recorder": True,
+    "flight-recorder-bytes": 8 * 2**20,
+    "flight-recorder-dir": "",
+    "flight-recorder-stuck": 900.0,
 }
 
 

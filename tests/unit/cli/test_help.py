@@ -29,7 +29,9 @@ from mooring.cli import (
     hostpath,
     node_agent,
     orphans,
+    record,
     release,
+    replay,
     snapshot_controller,
     timeline,
     unfence,
@@ -57,6 +59,8 @@ OURS: Final[dict[str, Command[Any]]] = {
     "node-agent": node_agent.COMMAND,
     "orphans": orphans.COMMAND,
     "release": release.COMMAND,
+    "record": record.COMMAND,
+    "replay": replay.COMMAND,
     "timeline": timeline.COMMAND,
     "unfence": unfence.COMMAND,
     "unstick": unstick.COMMAND,
@@ -72,7 +76,7 @@ DROP_INS: Final[dict[str, Command[Any]]] = {
 }
 WITH_A_WORD: Final = {
     *("apiserver backup", "apiserver restore", "completion", "dev kill-node", "dev revive-node"),
-    *("fence", "timeline", "unfence", "unstick", "why"),
+    *("fence", "record", "replay", "timeline", "unfence", "unstick", "why"),
 }
 PROGRAMS: Final = {"cluster-registrar": "cluster-driver-registrar", "snapshot-controller": "snapshot-controller"}
 SMALL: Final = {"livenessprobe", "registrar"}

@@ -65,12 +65,18 @@ SIDECAR = {
     "snapshot-name-uuid-length": -1,
     "timeout": 60.0,
 }
-ELECTION = {"leader-election-early-takeover": True}
-OURS = {"connection-timeout": 30.0, "exit-on-lost-connection": False, **ELECTION}
+MANAGER = {
+    "leader-election-early-takeover": True,
+    "flight-recorder": True,
+    "flight-recorder-bytes": 8 * 2**20,
+    "flight-recorder-dir": "",
+    "flight-recorder-stuck": 900.0,
+}
+OURS = {"connection-timeout": 30.0, "exit-on-lost-connection": False, **MANAGER}
 
 
 def test_flags_and_defaults_are_upstreams():
-    assert {**COMMON, **CONTROLLER, **ELECTION} == {name: row.default for name, row in flags_of(SnapshotControllerFlags).items()}
+    assert {**COMMON, **CONTROLLER, **MANAGER} == {name: row.default for name, row in flags_of(SnapshotControllerFlags).items()}
     assert {**COMMON, **SIDECAR, **OURS} == {name: row.default for name, row in flags_of(SnapshotterFlags).items()}
 
 

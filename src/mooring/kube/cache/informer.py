@@ -124,6 +124,11 @@ class Informer(Generic[T]):
             self._run.resync_s = min(self._run.resync_s or resync_s, resync_s)
 
     @property
+    def scope(self) -> tuple[Kind[T], Selection]:
+        """The objects that are followed."""
+        return self._kind, self._selection
+
+    @property
     def is_running(self) -> bool:
         """True while the API server is followed, or asked again and again."""
         return self._run.is_running

@@ -1,0 +1,135 @@
+"""`mooring replay`: runs a record of the flight recorder again, and prints each decision with its reason. Needs no cluster and no driver.
+
+| exit code | when |
+|---|---|
+| 0 | it came to the record's end, or to the decision that was asked for |
+| 1 | the replay departs from the record |
+| 2 | a command line that is wrong, or a file that is no record |
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+from mooring.base.errors import ConfigError
+from mooring.base.flagkinds import STRING, UINT
+from mooring.base.flags import Parsed, UsageError, flag
+from mooring.base.text import visible_lines
+from mooring.cli.people import check_output, run_for_people, width_of, words_and_flags
+from mooring.cli.process import Command, Machine, Setup
+from mooring.cli.tables import ProcessFlags
+
+if TYPE_CHECKING:
+    from mooring.control.flight.entries import Header
+    from mooring.inspect.replay.course import Make
+    from mooring.inspect.replay.director import Decided, Director
+
+DEPARTED: Final = 1
+OUTPUTS: Final = ("text", "json")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReplayFlags(ProcessFlags):
+    at: int = flag("at", UINT, 0, "Stop at the decision of this number and show all that was known then.")
+    until: int = flag("until", UINT, 0, "Print the decisions up to this number, and stop.")
+    output: str = flag("output", STRING, "text", "text, or json: one line for each decision.")
+    o: str = flag("o", STRING, "", "The same as --output.")
+
+
+def _check(parsed: Parsed[ReplayFlags]) -> None:
+    check_output(parsed.flags.o or parsed.flags.output, *OUTPUTS)
+
+
+COMMAND: Final[Command[ReplayFlags]] = Command(
+    ReplayFlags,
+    check=_check,
+    epilog="\nExit codes: 0 it came to the record's end, or to the decision asked for; 1 the\nreplay departs from the record; "
+    "2 the command line or the file is wrong.\n",
+    about="Runs a record of the flight recorder again: the very controllers, in virtual time, on what came in then. Prints each decision "
+    "with its reason. Needs no cluster.",
+    example="mooring replay --at=17 mooring-flight-csi-attacher-1-1.gz",
+)
+
+
+def run(argv: Sequence[str], prog: str) -> int:
+    """argv: the words after `mooring replay`: the file, and flags. Gives the exit code."""
+    words, flags = words_and_flags(ReplayFlags, argv)
+    return run_for_people(COMMAND, flags, prog, lambda given: _replay(words, given))
+
+
+def _replay(words: Sequence[str], flags: ReplayFlags) -> int:
+    from mooring.inspect.replay.course import Stopped, replayed
+    from mooring.inspect.replay.record import read
+    from mooring.inspect.replay.render import as_line, ending, heading, line, state, values
+
+    if len(words) != 1:
+        raise UsageError("name one file: mooring replay FILE")
+    record, is_json, width = read(Path(words[0])), (flags.o or flags.output) == "json", width_of(sys.stdout)
+    last, began = flags.at or flags.until, record.entries[0].t if record.entries else 0.0
+    make = make_of(record.header)
+
+    def look(decided: Decided, director: Director) -> None:
+        if is_json:
+            sys.stdout.write(f"{as_line(values(decided))}\n")
+        elif not flags.at:
+            say(line(decided, began, width))
+        if last and decided.number >= last:
+            if flags.at and not is_json:
+                say(state(decided, director, began, width))
+            raise Stopped
+
+    if not is_json:
+        say(f"{heading(record)}\n")
+    found = replayed(record, make, look)
+    if last and len(found.decisions) >= last and not found.departure:
+        return 0
+    if not is_json or found.departure:
+        say(f"\n{ending(record, found)}", sys.stderr if is_json else sys.stdout)
+    return DEPARTED if found.departure else 0
+
+
+def say(text: str, stream: TextIO | None = None) -> None:
+    """Writes lines; what a file from somebody else holds can't command a terminal."""
+    (stream or sys.stdout).write(f"{visible_lines(text)}\n")
+
+
+def make_of(header: Header) -> Make:
+    """How the record's program is made. Raises ConfigError for a program that this version can't replay."""
+    found = PROGRAMS.get(header.program)
+    if found is None:
+        raise ConfigError(f"{header.program!r} can't be replayed; there are {', '.join(PROGRAMS)}", exit_code=2)
+    return found(header)
+
+
+def _setup(table: type[Any], header: Header) -> Setup[Any]:
+    fields = {field.name: field for field in dataclasses.fields(table)}
+    said = {name: value for name, value in header.options.get("flags", {}).items() if name in fields}
+    made = table(**{name: tuple(value) if isinstance(value, list) else value for name, value in said.items()})
+    return Setup(header.program, made, frozenset(header.options.get("given", ())), header.options.get("gates", {}))
+
+
+def _sidecar(module: str, table: str, *, with_machine: bool = False) -> Callable[[Header], Make]:
+    def make_of(header: Header) -> Make:
+        import importlib
+
+        from mooring.cli.sidecar import Context
+        from mooring.csi.capabilities import DriverInfo
+
+        program = importlib.import_module(f"mooring.cli.{module}")
+        setup = _setup(getattr(program, table), header)
+        sidecar = program.sidecar(setup, Machine(environ={})) if with_machine else program.sidecar(setup)
+        told: dict[str, Any] = {name: frozenset(one) if isinstance(one, list) else one for name, one in header.driver.items()}
+        info = DriverInfo(**told)
+        return lambda runtime, driver: sidecar.works_of(Context(setup, runtime, driver, info)).works[0].make_work()
+
+    return make_of
+
+
+PROGRAMS: Final[Mapping[str, Callable[[Header], Make]]] = {
+    "csi-attacher": _sidecar("csi_attacher", "AttacherFlags"),
+}
+"""By the program's name in the record."""

@@ -1,0 +1,141 @@
+"""The ports of a program with a recorder beside them: the API server, the driver, time, and chance."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from typing import Any, TypeVar
+
+from mooring.api.meta import Kind
+from mooring.base.clock import Clock, Instant
+from mooring.base.randomness import Random
+from mooring.control.flight.recorder import Recorder
+from mooring.control.order import ORDER
+from mooring.csi.driver import A, Call, Driver, Q, Rpc
+from mooring.csi.errors import DriverError
+from mooring.csi.redact import without_secrets
+from mooring.kube.cluster import EVERYTHING, Cluster, Request, Selection, Verb, WatchEvent
+from mooring.kube.errors import ApiError
+
+T = TypeVar("T")
+
+
+class RecordedCluster(Cluster):
+    def __init__(self, cluster: Cluster, recorder: Recorder) -> None:
+        self._cluster, self._recorder = cluster, recorder
+
+    async def ask(self, request: Request) -> Any:
+        recorder = self._recorder
+        number = recorder.asks(request)
+        try:
+            answer = await self._cluster.ask(request)
+        except ApiError as error:
+            recorder.refused(number, request, error)
+            raise
+        except BaseException:
+            recorder.gave_up(number)
+            raise
+        recorder.answered(number, request, answer)
+        return answer
+
+    async def watch(
+        self, kind: Kind[T], selection: Selection = EVERYTHING, *, resource_version: str, timeout_s: float = 0.0
+    ) -> AsyncGenerator[WatchEvent[T], None]:
+        recorder = self._recorder
+        request = Request(Verb.LIST, kind, selection=selection, resource_version=resource_version)
+        number = recorder.opened(request)
+        watch = self._cluster.watch(kind, selection, resource_version=resource_version, timeout_s=timeout_s)
+        try:
+            async with contextlib.aclosing(watch) as events:
+                async for event in events:
+                    recorder.event(number, event)
+                    yield event
+        except ApiError as error:
+            recorder.ended(number, error)
+            raise
+        except asyncio.CancelledError:
+            recorder.left(request)
+            raise
+        recorder.ended(number, None)
+
+
+class RecordedDriver(Driver):
+    def __init__(self, driver: Driver, recorder: Recorder) -> None:
+        self._driver, self._recorder = driver, recorder
+
+    async def invoke(self, rpc: Rpc[Q, A], request: Q, call: Call) -> A:
+        recorder = self._recorder
+        number = recorder.asks(rpc.attribute)
+        try:
+            answer = await self._driver.invoke(rpc, request, call)
+        except DriverError as error:
+            recorder.called(number, rpc.attribute, _kept(request), None, error)
+            raise
+        except BaseException:
+            recorder.gave_up(number)
+            raise
+        recorder.called(number, rpc.attribute, _kept(request), _kept(answer), None)
+        return answer
+
+
+def _kept(message: Any) -> bytes:
+    kept: bytes = without_secrets(message).SerializeToString(deterministic=True)
+    return kept
+
+
+class RecordedClock:
+    """Says the time, and keeps what it said."""
+
+    def __init__(self, clock: Clock, recorder: Recorder) -> None:
+        self._clock, self._recorder = clock, recorder
+
+    def now(self) -> Instant:
+        now = self._clock.now()
+        if ORDER.get() is not None:  # not who only looks at the program, as a page of metrics
+            self._recorder.reads.append(now)
+        return now
+
+    def wall_s(self) -> float:
+        wall_s = self._clock.wall_s()
+        self._recorder.wall(wall_s)
+        return wall_s
+
+    async def sleep(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+        await self._recorder.resumed("sleep", "")
+
+
+class RecordedRandom(Random):
+    """Draws from another source, and keeps what it drew."""
+
+    def __init__(self, randomness: Random, recorder: Recorder) -> None:
+        self._source, self._recorder = randomness, recorder
+
+    def uniform(self, low: float, high: float) -> float:
+        return self._drew(f"uniform {low!r} {high!r}", self._source.uniform(low, high))
+
+    def below(self, bound: int) -> int:
+        return self._drew(f"below {bound}", self._source.below(bound))
+
+    def happens(self, probability: float) -> bool:
+        return self._drew(f"happens {probability!r}", self._source.happens(probability))
+
+    def shuffle(self, items: list[object]) -> None:
+        order: list[object] = list(range(len(items)))
+        self._source.shuffle(order)
+        self._drew(f"shuffle {len(items)}", order)
+        items[:] = [items[place] for place in order]  # type: ignore[call-overload]
+
+    def jittered(self, seconds: float, share: float) -> float:
+        return self._drew(f"jittered {seconds!r} {share!r}", self._source.jittered(seconds, share))
+
+    def suffix(self, length: int = 5) -> str:
+        return self._drew(f"suffix {length}", self._source.suffix(length))
+
+    def uid(self) -> str:
+        return self._drew("uid", self._source.uid())
+
+    def _drew(self, method: str, value: T) -> T:
+        self._recorder.drew(method, value)
+        return value

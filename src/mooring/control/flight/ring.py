@@ -1,0 +1,86 @@
+"""The ring: entries in segments, the oldest of which goes when there are too many bytes.
+
+A segment begins with what the caches held at that moment, as references: an object that has not changed since costs nothing. The first one
+has none: there the program began. What an entry holds is bytes, or values that do not change, so that its size is known.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+ENTRY_BYTES: Final = 240
+"""Of an entry beside the bytes that it holds: a tuple, its time, its texts. Measured."""
+SEGMENTS_MIN: Final = 4
+"""The ring keeps three quarters of its bytes at the least when its oldest segment goes."""
+
+Note = tuple[Any, ...]
+"""kind, time, task, the count of clock reads before it, and what belongs to the kind."""
+
+
+class Segment:
+    """base: what the caches held where it begins, by kind and selection; None where the program begins."""
+
+    __slots__ = ("base", "notes", "reads", "size")
+
+    def __init__(self, base: Any) -> None:
+        self.base = base
+        self.notes: list[Note] = []
+        self.reads = array("d")
+        self.size = 0
+
+    def copied(self) -> Segment:
+        """As it is now."""
+        copy = Segment(self.base)
+        copy.notes, copy.reads, copy.size = self.notes.copy(), self.reads[:], self.size
+        return copy
+
+
+class Ring:
+    """bytes_max: of all segments. base: asked for what the caches hold, at the beginning of each segment but the first."""
+
+    def __init__(self, bytes_max: int, base: Callable[[], tuple[Any, int]]) -> None:
+        self._bytes_max, self._base = bytes_max, base
+        self._segments: deque[Segment] = deque([Segment(None)])
+        self.now = self._segments[0]
+        self._size_before = 0  # of all segments but the last
+        self.left_out = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """True while nothing has been left out."""
+        return self._segments[0].base is None
+
+    @property
+    def size(self) -> int:
+        """Bytes, as far as they are known."""
+        return self._size_before + self.now.size
+
+    @property
+    def base(self) -> Any:
+        return self._segments[0].base
+
+    def segments(self) -> Iterator[Segment]:
+        """The oldest first."""
+        return iter(self._segments)
+
+    def note(self, note: Note, size: int) -> None:
+        now = self.now
+        now.notes.append(note)
+        now.size += size + ENTRY_BYTES
+        if now.size * SEGMENTS_MIN > self._bytes_max:
+            self._turn()
+
+    def _turn(self) -> None:
+        """Begins a segment, and drops old ones."""
+        self._size_before += self.now.size + 8 * len(self.now.reads)
+        base, size = self._base()
+        self.now = Segment(base)
+        self.now.size = size
+        self._segments.append(self.now)
+        while len(self._segments) > 1 and self.size > self._bytes_max:
+            gone = self._segments.popleft()
+            self.left_out += len(gone.notes)
+            self._size_before -= gone.size + 8 * len(gone.reads)

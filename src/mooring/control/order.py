@@ -1,0 +1,53 @@
+"""Where the steps of a program can be heard, or be put in order.
+
+A program's course depends on what comes in, and on the order in which its tasks go on. The first passes the ports; the second shows where a
+worker begins with a key, where a lock is got after a wait, and where a sleep ends. The flight recorder hears all of them; a replay says
+when each may go on. `ORDER` is the program's own: every task that its work starts has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Hashable
+from contextvars import ContextVar
+from typing import Any, Final, Protocol, TypeVar
+
+from mooring.kube.cache.informer import Informer
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Order(Protocol):
+    """directs: workers begin with the keys that `next_key` says, in place of the first of their queue."""
+
+    @property
+    def directs(self) -> bool: ...
+
+    async def next_key(self, queue: str, ready: Collection[K]) -> K | None:
+        """The key that the calling worker begins with: one of those that are ready, or become so while it waits. None: it is to end."""
+        ...
+
+    def begun(self, queue: str, key: Hashable) -> None:
+        """A worker has begun with a key."""
+
+    def decided(self, controller: str, key: Hashable, what: object) -> None:
+        """what: the Decision, or what another reconcile came to: a reason, a Result."""
+
+    def came_to(self, controller: str, key: Hashable, failure: str) -> None:
+        """The work on a key has ended: well (""), or with a failure."""
+
+    async def resumed(self, what: str, key: Hashable) -> None:
+        """A wait inside the program is over; what follows may be put off until it is its turn."""
+
+    def caches(self, informer: Informer[Any]) -> None:
+        """A cache begins to follow the API server."""
+
+
+ORDER: Final[ContextVar[Order | None]] = ContextVar("mooring.order", default=None)
+
+
+def task_name() -> str:
+    """Names the running task, "" where nobody has named it."""
+    task = asyncio.current_task()
+    name = "" if task is None else task.get_name()
+    return "" if name.startswith("Task-") else name

@@ -1,0 +1,95 @@
+"""One replay: the controllers of a record's program, made anew, and led through the record."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable
+
+from mooring.base.metrics import Metrics
+from mooring.control.flight.work import OrderedWork
+from mooring.control.manager import DRAIN_S_MAX, Work
+from mooring.control.runtime import Runtime
+from mooring.csi.driver import Driver
+from mooring.inspect.replay.director import Decided, Departure, Director
+from mooring.inspect.replay.loop import ReplayLoop
+from mooring.inspect.replay.ports import ReplayClock, ReplayCluster, ReplayDriver, ReplayRandom
+from mooring.inspect.replay.record import Record
+
+Make = Callable[[Runtime, Driver], Work]
+"""Makes the program's work on these ports."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Replayed:
+    """decisions: in order. departure: where the replay could not go on as the record has it, "" where it came to its end."""
+
+    decisions: tuple[Decided, ...]
+    departure: str = ""
+
+    @property
+    def same_count(self) -> int:
+        """Decisions that the record has, too."""
+        return sum(one.shown == one.recorded for one in self.decisions)
+
+
+class Stopped(Exception):
+    """Whoever looks on has seen enough."""
+
+
+def replayed(record: Record, make: Make, look: Callable[[Decided, Director], None] = lambda decided, director: None) -> Replayed:
+    """Runs the record. look: called with each decision; Stopped ends the replay there."""
+    loop = ReplayLoop()
+    course = _Course(record, make, look, loop)
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        return runner.run(course.run())
+
+
+class _Course:
+    def __init__(self, record: Record, make: Make, look: Callable[[Decided, Director], None], loop: ReplayLoop) -> None:
+        self._record, self._make, self._look = record, make, look
+        self._director = Director(loop, self._decided)
+        self._decisions: list[Decided] = []
+        self._ended = ""
+
+    async def run(self) -> Replayed:
+        director, header = self._director, self._record.header
+        clock, randomness = ReplayClock(director, header.began_s), ReplayRandom(director)
+        director.begin(self._record.entries[0].t if self._record.entries else 0.0, header.reads)
+        made = self._make(Runtime(ReplayCluster(director), clock, randomness, Metrics()), ReplayDriver(director))
+        work = OrderedWork(made, director)
+        departure = ""
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._to_its_end(work), name="replay/work")]
+            director.returned = work.driver_returned
+            director.drained = lambda: tasks.append(group.create_task(self._drained(work), name="replay/drain"))
+            director.cancelled = lambda: _void(tasks[0].cancel())
+            try:
+                await director.run(self._record.entries)
+            except Departure as error:
+                departure = f"{error}{self._ended}"
+            except Stopped:
+                pass
+            for task in tasks:
+                task.cancel()
+        return Replayed(tuple(self._decisions), departure)
+
+    async def _to_its_end(self, work: OrderedWork) -> None:
+        """The work; an end by an error is what a record may be of."""
+        try:
+            await work.run()
+        except Exception as error:  # the top of the work, as in its program
+            self._ended = f"\nThe work has ended: {error!r}"
+        else:
+            self._ended = "\nThe work has ended."
+
+    async def _drained(self, work: OrderedWork) -> None:
+        await work.drain(DRAIN_S_MAX)
+
+    def _decided(self, decided: Decided) -> None:
+        self._decisions.append(decided)
+        self._look(decided, self._director)
+
+
+def _void(_: object) -> None:
+    """Drops a value."""

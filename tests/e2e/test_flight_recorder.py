@@ -1,0 +1,113 @@
+"""The flight recorder of a real program: its file on SIGUSR1, and the replay of that file."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mooring.wire.grpc.codes import Code
+from tests.e2e.processes import Attacher, ProcessTarget, on_embedded, on_real
+from tests.support.scripted_driver import PUBLISH, Fail
+
+pytestmark = pytest.mark.slow
+
+MOORING = Path(sys.executable).with_name("mooring")
+SECRET = "c8OrY3JldA=="
+PAIRS = 5
+
+
+async def recorded(attacher: Attacher, count: int = 1) -> Path:
+    """The file of the record that SIGUSR1 asks for."""
+    attacher.program.send(signal.SIGUSR1)
+    line = await attacher.said("Wrote the flight record", f"-{count}.gz")
+    return Path(line.split('file="')[1].split('"')[0])
+
+
+def replay(path: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([MOORING, "replay", str(path), *flags], capture_output=True, text=True, timeout=60, check=False)
+
+
+async def some_lives(target: ProcessTarget, flags: tuple[str, ...], folder: Path) -> Path:
+    """Attaches and detaches some volumes, with failures; gives the record."""
+    ref = {"name": await target.secret({"password": SECRET}), "namespace": "default"}
+    places = [
+        (await target.volume(f"pv{number}", controllerPublishSecretRef=ref), await target.node(f"n{number}")) for number in range(PAIRS)
+    ]
+    target.driver.script(PUBLISH, Fail(Code.INTERNAL, "not yet"))
+    async with target.attaching("--retry-interval-start=100ms", f"--flight-recorder-dir={folder}", *flags) as attacher:
+        wanted = await asyncio.gather(*(target.want(pv, node) for pv, node in places))
+        await asyncio.gather(*map(target.attached, wanted))
+        await asyncio.gather(*map(target.detached, wanted[:3]))
+        return await recorded(attacher)
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+
+
+def check(path: Path) -> None:
+    assert 0o600 == stat.S_IMODE(path.stat().st_mode)
+    _, *lines = lines_of(path)
+    told = [line["shown"] for line in lines if line["kind"] == "decided"]
+    found = replay(path)
+    assert (0, f"{len(told)} decisions, the same as recorded.") == (found.returncode, found.stdout.splitlines()[-1]), (
+        found.stdout + found.stderr
+    )
+    again = [json.loads(line)["shown"] for line in replay(path, "--output=json").stdout.splitlines()]
+    assert told == again
+    assert len(told) > 3 * PAIRS
+
+
+async def test_a_record_of_a_run_is_replayed_to_the_same_decisions(tmp_path: Path) -> None:
+    async with on_embedded(tmp_path / "server") as target:
+        check(await some_lives(target, (), tmp_path))
+
+
+@pytest.mark.real
+async def test_so_is_that_of_a_run_on_a_real_api_server(tmp_path: Path, control_plane) -> None:
+    async with on_real(tmp_path, control_plane) as target:
+        check(await some_lives(target, (), tmp_path))
+
+
+async def test_mooring_record_asks_a_program_for_its_file(tmp_path: Path) -> None:
+    async with on_embedded(tmp_path / "server") as target, target.attaching(f"--flight-recorder-dir={tmp_path}") as attacher:
+        await target.attached(await target.want(await target.volume(), await target.node()))
+        asked = await asyncio.to_thread(record, str(attacher.program.pid))
+        assert (0, "") == (asked.returncode, asked.stderr)
+        assert 0 == replay(Path(asked.stdout.strip())).returncode
+        piped = await asyncio.to_thread(record, str(attacher.program.pid), "--stdout", text=False)
+        assert gzip.decompress(piped.stdout).startswith(b'{"format":1,"program":"csi-attacher"')
+
+
+def test_mooring_record_ends_no_process_that_would_not_catch_its_signal() -> None:
+    other = subprocess.Popen(["sleep", "60"])
+    try:
+        refused = record(str(other.pid))
+        assert (1, None) == (refused.returncode, other.poll())
+        assert "keeps no flight record" in refused.stderr
+    finally:
+        other.kill()
+        other.wait()
+
+
+async def test_without_the_recorder_a_signal_is_only_told(tmp_path: Path) -> None:
+    flags = f"--flight-recorder-dir={tmp_path}", "--flight-recorder=false"
+    async with on_embedded(tmp_path / "server") as target, target.attaching(*flags) as attacher:
+        await target.attached(await target.want(await target.volume(), await target.node()))
+        attacher.program.send(signal.SIGUSR1)
+        await attacher.said("There is no flight record")
+        assert [] == [name for name in os.listdir(tmp_path) if name.startswith("mooring-flight-")]
+
+
+def record(*words: str, text: bool = True) -> subprocess.CompletedProcess[Any]:
+    return subprocess.run([MOORING, "record", *words], capture_output=True, text=text, timeout=60, check=False)

@@ -1,0 +1,169 @@
+"""The flight recorder: its bound, what it leaves out, and the keys that it notices."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import gc
+import gzip
+import tracemalloc
+
+import msgspec
+import pytest
+
+from mooring.api.core import SECRETS, PersistentVolume
+from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
+from mooring.base.clock import LoopClock
+from mooring.base.metrics import Metrics
+from mooring.base.randomness import Random
+from mooring.control.caches import Caches
+from mooring.control.controller import Controller
+from mooring.control.flight.ports import RecordedCluster, RecordedDriver
+from mooring.control.flight.recorder import Recorder
+from mooring.control.flight.work import OrderedWork, recorded
+from mooring.control.flight.writing import frozen
+from mooring.control.manager import Manager
+from mooring.control.result import Result, Retry
+from mooring.control.runtime import Runtime
+from mooring.csi.driver import Call
+from mooring.csi.in_process import InProcessDriver
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.inspect.replay.record import Record, parsed
+from mooring.kube.cluster import EventType, Patch, PatchType, WatchEvent
+from tests.support.builders import a_secret, a_va
+from tests.support.cluster_world import ClusterWorld
+from tests.support.virtual_loop import in_virtual_time
+
+pytestmark = in_virtual_time
+
+SECRET = "tr0ub4dor&3-of-the-array"
+
+
+def record_of(recorder: Recorder) -> Record:
+    return parsed(file_of(recorder))
+
+
+def file_of(recorder: Recorder) -> bytes:
+    return frozen(recorder, "a-program", "a test", options={}, driver={})()
+
+
+def an_event(number: int) -> WatchEvent[VolumeAttachment]:
+    meta = {"name": f"va-{number}", "uid": f"uid-{number}", "resourceVersion": str(number), "annotations": {"text": f"{number:0500}"}}
+    values = {"metadata": meta, "spec": {"attacher": "a", "nodeName": f"node-{number}", "source": {"persistentVolumeName": f"pv-{number}"}}}
+    return WatchEvent(EventType.MODIFIED, msgspec.convert(values, VolumeAttachment), str(number))
+
+
+async def test_it_keeps_no_more_than_its_bytes_and_knows_what_it_left_out() -> None:
+    bytes_max = 2**20
+    recorder = Recorder(LoopClock(), bytes_max)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(20_000):  # some 14 MiB
+            recorder.event(1, an_event(number))
+            recorder.decided("a-queue", f"va-{number}", ("a decision", number))
+            recorder.reads.append(float(number))
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert recorder.ring.size <= bytes_max
+    assert bytes_max / 2 < after - before < 1.1 * bytes_max, "measured, and not far below what is counted"
+    record = record_of(recorder)
+    assert not record.header.whole
+    assert (40_000, "va-19999") == (record.header.left_out + len(record.entries), record.entries[-1].key.strip("'"))
+
+
+async def test_a_cut_record_begins_with_what_the_caches_held() -> None:
+    world = ClusterWorld()
+    await world.create(a_va("va-0", "pv", "node"))
+    recorder = Recorder(world.clock, 2**16)
+    caches = Caches(recorded(Runtime(world.cluster, world.clock, Random(1), Metrics()), recorder))
+    informer = caches.of(VOLUME_ATTACHMENTS)
+    work = OrderedWork(Manager(caches), recorder)
+    async with world.running(work.run()):
+        await informer.synced()
+        for number in range(1000):
+            recorder.event(1, an_event(number))
+    record = record_of(recorder)
+    assert not record.header.whole
+    (cached,) = record.header.caches
+    assert (VOLUME_ATTACHMENTS.resource, informer.store.version) == (cached.resource, cached.version)
+    assert b'"name":"va-0"' in bytes(cached.items)
+
+
+async def test_no_secret_is_kept() -> None:
+    world = ClusterWorld()
+    encoded = base64.b64encode(SECRET.encode()).decode()
+    manifest = {"kubectl.kubernetes.io/last-applied-configuration": SECRET}
+    made = a_secret("a-secret", {"password": encoded})
+    made["metadata"]["annotations"] = manifest
+    attachment = a_va("va-0", "pv", "node")
+    attachment["metadata"]["annotations"] = manifest
+    await world.create(made, attachment)
+    recorder = Recorder(world.clock)
+    cluster = RecordedCluster(world.cluster, recorder)
+    assert encoded == (await cluster.get(SECRETS, "a-secret", "default")).data["password"], "who asked has it"
+    await cluster.list(SECRETS)
+    await cluster.list(SECRETS.whole())
+    await cluster.list(VOLUME_ATTACHMENTS.whole())
+    about = {"metadata": {"uid": (await cluster.get(SECRETS, "a-secret", "default")).metadata.uid}}
+    await cluster.patch(SECRETS, "a-secret", Patch(PatchType.MERGE, {**about, "stringData": {"password": SECRET}}), "default")
+    async with contextlib.aclosing(cluster.watch(SECRETS, resource_version="1")) as events:
+        await anext(events)
+
+    class Plugin:
+        async def controller_publish_volume(self, request: csi.ControllerPublishVolumeRequest) -> csi.ControllerPublishVolumeResponse:
+            return csi.ControllerPublishVolumeResponse(publish_context={"device": "sdb"})
+
+        async def node_publish_volume(self, request: csi.NodePublishVolumeRequest) -> csi.NodePublishVolumeResponse:
+            return csi.NodePublishVolumeResponse()
+
+    driver = RecordedDriver(InProcessDriver(Plugin(), clock=world.clock), recorder)
+    await driver.controller_publish_volume(csi.ControllerPublishVolumeRequest(volume_id="v", secrets={"password": SECRET}), Call(1.0))
+    token = {"csi.storage.k8s.io/serviceAccount.tokens": f'{{"aud": {{"token": "{SECRET}"}}}}'}
+    await driver.node_publish_volume(csi.NodePublishVolumeRequest(volume_id="v", volume_context=token), Call(1.0))
+    text = gzip.decompress(file_of(recorder)).decode()
+    assert "password" in text, "names of values are no secret"
+    assert [] == [form for form in (SECRET, encoded, base64.b64encode(SECRET.encode()).decode()[:16]) if form in text]
+    held = repr([note for segment in recorder.ring.segments() for note in segment.notes if note[0] != "answer"])
+    assert SECRET not in held, "what a call carried is stripped before it is kept"
+
+
+@pytest.mark.parametrize(("stuck_s", "expected"), [(60.0, 1), (0.0, 0)])
+async def test_a_key_that_fails_for_long_is_told(stuck_s: float, expected: int) -> None:
+    world = ClusterWorld()
+    told: list[str] = []
+    recorder = Recorder(world.clock, stuck_s=stuck_s, troubled=told.append)
+    works = False
+
+    async def reconcile(key: str) -> Result:
+        if key == "bad" and not works:
+            raise Retry("the array is full")
+        return Result("all is well")
+
+    runtime = recorded(Runtime(world.cluster, world.clock, Random(1), Metrics()), recorder)
+    controller: Controller[str] = Controller(runtime, "keys", reconcile, workers=2)
+    async with world.running(OrderedWork(Manager(Caches(runtime), controller), recorder).run()):
+        controller.add("bad")
+        controller.add("good")
+        await world.clock.sleep(50.0)
+        assert [] == told
+        await world.clock.sleep(150.0)
+        assert expected == bool(told)
+        assert all("keys: bad has failed for" in one and "the array is full" in one for one in told)
+        works = True
+        await world.clock.sleep(61.0)
+        count = len(told)
+        works = False
+        controller.add("bad")
+        await world.clock.sleep(30.0)
+        assert count == len(told), "it fails since a while only"
+
+
+async def test_what_can_not_be_kept_does_not_hurt_the_program() -> None:
+    world = ClusterWorld()
+    recorder = Recorder(world.clock)
+    recorder.event(1, WatchEvent(EventType.ADDED, PersistentVolume, "1"))  # type: ignore[arg-type]
+    assert b"null" == bytes(record_of(recorder).entries[0].answer)
