@@ -17,7 +17,6 @@ An answer enters the cache at once, so that no decision is taken on a state from
 
 from __future__ import annotations
 
-import copy
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Generic, TypeAlias, TypeVar
@@ -57,7 +56,7 @@ class ObjectWriter(Generic[T]):
         self._cluster, self._kind, self._cache, self._keeps_answers = cluster, kind, cache, keeps_answers
         self._patience = patience
         self._unanswered: dict[str, Key] = {}  # by uid
-        self._whole: OrderedDict[str, Json] = OrderedDict()  # by uid
+        self._whole: OrderedDict[str, tuple[str, bytes]] = OrderedDict()  # by uid: the version, and the object
 
     def current(self, obj: T) -> T:
         """The object as it is now, in the cache."""
@@ -121,7 +120,7 @@ class ObjectWriter(Generic[T]):
 
         strictly: only this version of the object; else one that came since is changed as well.
         """
-        body = copy.deepcopy(await self._body(obj, strictly))
+        body = await self._body(obj, strictly)
         if not change(body):
             return False
         request = self._cluster.replace(self._kind.whole(), body, key_of(obj).namespace, subresource=subresource)
@@ -212,19 +211,20 @@ class ObjectWriter(Generic[T]):
     # -- whole objects
 
     async def _body(self, obj: T, strictly: bool) -> Json:
-        """The object as it is stored: from the last answer, where that is what the cache shows, or asked for."""
+        """The object as it is stored, to be changed: from the last answer, where that is what the cache shows, or asked for."""
         uid = obj.metadata.uid
         known = self._whole.get(uid)
-        if known is None or known["metadata"]["resourceVersion"] != _version(obj):
+        if known is None or known[0] != _version(obj):
             found = await self._look(obj, f"{self._kind.name} {key_of(obj).name} could not be read", self._kind.whole())
             if strictly and _version(found) != _version(obj):
                 raise self._moved(obj, "it is read again")
-        return self._whole[uid]
+        body: Json = msgspec.json.decode(self._whole[uid][1])
+        return body
 
     async def _remember(self, request: Awaitable[Any]) -> T:
         body = await request
         uid = body["metadata"]["uid"]
-        self._whole[uid] = body
+        self._whole[uid] = body["metadata"]["resourceVersion"], msgspec.json.encode(body)
         self._whole.move_to_end(uid)
         if len(self._whole) > WHOLE_MAX:
             self._whole.popitem(last=False)

@@ -7,7 +7,6 @@ anew. What a refusal means is the kit's rule (`control/object_writer.py`).
 
 from __future__ import annotations
 
-import copy
 from typing import Any, TypeVar
 
 from mooring.api.meta import Key, Object, key_of
@@ -26,7 +25,7 @@ class Whole(ObjectWriter[T]):
 
         Raises Failed, Stale.
         """
-        body = copy.deepcopy(await self._body(obj, strictly=True))
+        body = await self._body(obj, strictly=True)
         edit(body)
         return await self._write(obj, self._replace(key_of(obj), body, subresource), "")
 
