@@ -108,8 +108,11 @@ class View:
 # -- what a snapshot says, of whichever kind
 
 
+_OF_GROUPS: Final = (VolumeGroupSnapshot, VolumeGroupSnapshotContent, VolumeGroupSnapshotClass)
+
+
 def row_of(obj: Snapshot | Content | Class) -> Row:
-    return GROUPS if isinstance(obj, VolumeGroupSnapshot | VolumeGroupSnapshotContent | VolumeGroupSnapshotClass) else SINGLES
+    return GROUPS if isinstance(obj, _OF_GROUPS) else SINGLES
 
 
 def bound_name(snapshot: Snapshot) -> str:
