@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")), *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted([*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")), *(ROOT / "docs").rglob("*.md")])
 
 # Paths in backticks count from the root when they begin with one of its folders, and from src/mooring when they begin with a room.
 TOP = "src|tests|docs|hack|deploy|bench|\\.ci"
@@ -124,6 +124,7 @@ FOREIGN_FLAGS = {
     "make-rshared": "mount",
     "proxy-endpoint": "csi-driver-host-path",
     "server-side": "kubectl",
+    "take-ownership": "helm",
     "universal": "uv",
     "use-service-account-credentials": "kube-controller-manager",
 }
