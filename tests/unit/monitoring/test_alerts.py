@@ -23,7 +23,7 @@ from tests.support.scripted_driver import PUBLISH, Fail
 from tests.support.virtual_loop import run_virtual
 from tests.unit.monitoring.faults import Refused, Unanswered
 from tests.unit.monitoring.prometheus import FIRED, RULES, judged, promtool
-from tests.unit.monitoring.world import SCRAPE_S, MonitoredWorld, monitored
+from tests.unit.monitoring.world import ROLES, SCRAPE_S, MonitoredWorld, monitored
 
 READ: Final = frozenset(re.findall(r"[a-z_]{8,}", " ".join(alert.expr for alert in ALERTS)))
 """The names of the metrics that the rules read, among other words."""
@@ -69,6 +69,20 @@ async def attach_twice(world: MonitoredWorld) -> None:
 
 async def never_end_growing(world: MonitoredWorld) -> None:
     world.driver.always("ControllerExpandVolume", Fail(Code.ABORTED))
+    await grow(world)
+
+
+async def refuse_to_grow(world: MonitoredWorld) -> None:
+    world.driver.always("ControllerExpandVolume", Fail(Code.OUT_OF_RANGE))
+    await grow(world)
+
+
+async def never_grow_on_the_node(world: MonitoredWorld) -> None:
+    world.driver.node_step = True
+    await grow(world)
+
+
+async def grow(world: MonitoredWorld) -> None:
     await world.create(a_claim("books"))
     await world.shown(PERSISTENT_VOLUME_CLAIMS, "books", lambda claim: claim["status"]["phase"] == "Bound")
     await world.patch(PERSISTENT_VOLUME_CLAIMS, "books", {"spec": {"resources": {"requests": {"storage": "2Gi"}}}})
@@ -76,6 +90,15 @@ async def never_end_growing(world: MonitoredWorld) -> None:
 
 async def never_end_a_snapshot(world: MonitoredWorld) -> None:
     world.driver.always("CreateSnapshot", Fail(Code.ABORTED))
+    await snapshot(world)
+
+
+async def never_get_ready(world: MonitoredWorld) -> None:
+    world.driver.ready = False
+    await snapshot(world)
+
+
+async def snapshot(world: MonitoredWorld) -> None:
     await world.create(a_claim("books"))
     await world.shown(PERSISTENT_VOLUME_CLAIMS, "books", lambda claim: claim["status"]["phase"] == "Bound")
     await world.create(a_new_snapshot("snap", claim="books"))
@@ -105,9 +128,21 @@ async def _faulty(fault: Fault, server: ServerFaults | None, minutes: int) -> Mo
 
 
 async def _healthy(minutes: int) -> MonitoredWorld:
+    """Also a healthy cluster rolls its Deployments out anew, and restarts a driver."""
     async with monitored(replicas=2, kept=READ) as world:
         users = asyncio.create_task(world.traffic(), name="users")
-        await asyncio.sleep(minutes * 60)
+        await asyncio.sleep(minutes * 20)
+        for role in ROLES:
+            for replica in (1, 2):
+                await world.replace(role, replica)
+        await asyncio.sleep(minutes * 20)
+        connections = [pod.ports.connection for pod in world.pods.values() if pod.ports.connection is not None]
+        for connection in connections:
+            connection.lose()
+        await asyncio.sleep(45)
+        for connection in connections:
+            connection.come_back()
+        await asyncio.sleep(minutes * 20)
         assert not users.done(), users.exception()
         users.cancel()
     return world
@@ -121,6 +156,29 @@ def test_an_alert_fires_by_its_fault(name: str, tmp_path: Path) -> None:
     assert "" == judged(tmp_path, world.scrapes.series, minutes, {FIRED % minutes: fired})
 
 
+@pytest.mark.parametrize(
+    ("name", "fault", "minutes"),
+    [
+        ("MooringGrowthStuck", refuse_to_grow, 30),
+        ("MooringGrowthStuck", never_grow_on_the_node, 70),
+        pytest.param("MooringSnapshotStuck", never_get_ready, 370, marks=pytest.mark.long),
+    ],
+    ids=["the user's move", "the node's move", "not ready for hours"],
+)
+def test_an_alert_with_several_bounds_fires_by_each(name: str, fault: Fault, minutes: int, tmp_path: Path) -> None:
+    world = run_virtual(_faulty(fault, None, minutes))
+    assert "" == judged(tmp_path, world.scrapes.series, minutes, {FIRED % minutes: [f'{{alertname="{name}"}} 1']})
+
+
+@pytest.mark.parametrize("name", [alert.name for alert in ALERTS if alert.go_too])
+def test_an_alert_for_the_go_programs_fires_without_our_own_metrics(name: str, tmp_path: Path) -> None:
+    fault, server, minutes, _ = FAULTS[name]
+    world = run_virtual(_faulty(fault, server, minutes))
+    theirs = {key: values for key, values in world.scrapes.series.items() if not key[0].startswith("mooring_")}
+    assert len(theirs) < len(world.scrapes.series)
+    assert "" == judged(tmp_path, theirs, minutes, {FIRED % minutes: [f'{{alertname="{name}"}} 1']})
+
+
 def test_no_alert_fires_in_a_healthy_hour(tmp_path: Path) -> None:
     world = run_virtual(_healthy(60))
     assert 60 * 60 / SCRAPE_S <= world.scrapes.count
@@ -130,6 +188,14 @@ def test_no_alert_fires_in_a_healthy_hour(tmp_path: Path) -> None:
 
 def test_each_alert_is_made_to_fire() -> None:
     assert {alert.name for alert in ALERTS} == FAULTS.keys()
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
+def test_the_texts_of_an_alert_name_labels_that_it_has(alert: Alert) -> None:
+    there = set(re.findall(r"\w+", " ".join(re.findall(r"by \(([^)]*)\)", alert.expr))))
+    named = set(re.findall(r"\$labels\.(\w+)", alert.summary + alert.description))
+    assert named
+    assert named <= there
 
 
 HEADINGS: Final = ("What it means", "What users see", "What to type", "What is safe", "When to wake somebody")

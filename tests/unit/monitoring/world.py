@@ -107,7 +107,7 @@ class MonitoredWorld(ClusterWorld):
         self.driver = FullDriver(DRIVER)
         self.pods: dict[str, Pod] = {}
         self._numbers = itertools.count(1)
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: dict[str, asyncio.Task[None]] = {}
 
     # -- programs
 
@@ -120,15 +120,24 @@ class MonitoredWorld(ClusterWorld):
         life = _life(role, machine, ports, how)
         pod = self.pods[name] = Pod(life, ports)
         self.scrapes.pods[name] = {"namespace": "storage", "job": role, "pod": name}, metrics
-        self._tasks.append(asyncio.create_task(life.run(), name=name))
+        self._tasks[name] = asyncio.create_task(life.run(), name=name)
         return pod
 
+    async def replace(self, role: str, replica: int) -> None:
+        """A rollout: another pod comes, and once it stands by this one ends in good order."""
+        self.start(role, replica + 10)
+        await asyncio.sleep(10)
+        name = f"{role}-{replica}"
+        self.pods[name].life.end()
+        await self._tasks.pop(name)
+        del self.pods[name], self.scrapes.pods[name]
+
     async def end(self) -> None:
-        for task in self._tasks:
+        for task in self._tasks.values():
             if task.done():
                 task.result()
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     # -- users, kubelets, the scheduler
 
