@@ -161,12 +161,13 @@ real-parts: ## Build what tests compare with (Go; 11 minutes, once)
 	@hack/kube/build >/dev/null
 
 .PHONY: release-tools
-release-tools: ## Build what checks a release (Go; 3 minutes, once)
+release-tools: ## Build what checks a release (Go; 5 minutes, once)
 	@hack/tools/build >/dev/null
 
 .PHONY: picture
 picture: .venv/ready ## Write the pictures of docs, from a real mooring dev
 	@PYTHONPATH=. $(BIN)/python hack/live_picture.py
+	@$(BIN)/python -m hack.monitoring.picture
 
 .PHONY: chart
 chart: .venv/ready ## Write deploy/chart from the other folders of deploy/
@@ -174,7 +175,7 @@ chart: .venv/ready ## Write deploy/chart from the other folders of deploy/
 
 .PHONY: monitoring
 monitoring: .venv/ready ## Write deploy/monitoring: alerts and dashboards
-	@PYTHONPATH=. $(BIN)/python -m hack.monitoring
+	@$(BIN)/python -m hack.monitoring
 
 .PHONY: lowest
 lowest: .venv/ready ## Test with the lowest versions allowed (Python 3.11)

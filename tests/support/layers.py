@@ -33,7 +33,7 @@ REMEDIES: Final = {
     REAL_SERVER: _REAL_PARTS,
     REAL_CONTROLLERS: _REAL_PARTS,
     REAL_PEERS: _REAL_PARTS,
-    RELEASE_TOOLS: "to test it: `make release-tools` (Go 1.26, about 3 minutes once); then `make test`",
+    RELEASE_TOOLS: "to test it: `make release-tools` (Go 1.26, about 5 minutes once); then `make test`",
     REAL_MOUNTS: "to test it: run as root on Linux, with mount namespaces, /dev/fuse and loop devices, and with util-linux installed",
     GO_REGISTRAR: (
         "to test it: build node-driver-registrar 2.17 from a checkout, since no module proxy has it, and put csi-node-driver-registrar "

@@ -24,7 +24,7 @@ def judged(folder: Path, series: Mapping[Series, Sequence[float | None]], minute
     tests = [
         {"expr": expr, "eval_time": f"{minutes}m", "exp_samples": [_sample(text) for text in samples]} for expr, samples in expected.items()
     ]
-    given = [{"series": _name(key), "values": " ".join(map(_value, values))} for key, values in series.items()]
+    given = [{"series": name_of(key), "values": " ".join(map(value_text, values))} for key, values in series.items()]
     interval = f"{SCRAPE_S:g}s"
     content = {
         "rule_files": [str(RULES)],
@@ -42,12 +42,12 @@ def promtool(*words: str | Path) -> str:
     return "" if done.returncode == 0 else f"{done.stdout}{done.stderr}"
 
 
-def _name(key: Series) -> str:
+def name_of(key: Series) -> str:
     name, labels = key
     return f"{name}{{{', '.join(f'{label}={json.dumps(value)}' for label, value in labels)}}}"
 
 
-def _value(value: float | None) -> str:
+def value_text(value: float | None) -> str:
     return "_" if value is None else f"{value!r}".replace("inf", "Inf").replace("nan", "NaN")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -120,3 +121,11 @@ def test_kubectl_makes_the_rules_and_a_config_map_with_every_dashboard() -> None
     assert ("PrometheusRule", "ConfigMap") == (rules["kind"], boards["kind"])
     assert {f"{board}.json" for board in BOARDS} == boards["data"].keys()
     assert 2**18 > len(json.dumps(boards))  # what `kubectl apply` notes beside it is as long at the most
+
+
+def test_the_picture_shows_the_dashboard_as_it_is() -> None:
+    panels = json.loads((FOLDER / "dashboards/plane.json").read_text())["panels"]
+    wanted = {panel["title"] for panel in panels if "process_" not in panel["targets"][0]["expr"]}
+    picture = (FOLDER.parents[1] / "docs/monitoring.svg").read_text()
+    drawn = set(re.findall('font-weight="bold">([^<]+)<', picture)) - {"Mooring: the whole plane"}
+    assert wanted == drawn, "out of date: make picture"
