@@ -89,6 +89,23 @@ async def test_mooring_record_asks_a_program_for_its_file(tmp_path: Path) -> Non
         assert gzip.decompress(piped.stdout).startswith(b'{"format":1,"program":"csi-attacher"')
 
 
+async def test_a_timeline_tells_what_a_record_knows(tmp_path: Path) -> None:
+    async with on_embedded(tmp_path / "server") as target, target.attaching(f"--flight-recorder-dir={tmp_path}") as attacher:
+        target.driver.script(PUBLISH, Fail(Code.INTERNAL, "not yet"))
+        attachment = await target.want(await target.volume(), await target.node())
+        await target.attached(attachment)
+        path, words = await recorded(attacher), ("timeline", f"va/{attachment}", f"--kubeconfig={target.config}")
+        told = await asyncio.to_thread(run, *words, f"--record={path}", "--output=json")
+        moments = [one["what"] for one in json.loads(told.stdout)["moments"] if one["source"] == "record"]
+        assert "heard from the driver that ControllerPublishVolume failed: Internal: not yet" in moments
+        assert "heard from the driver that ControllerPublishVolume is done" in moments
+        assert any(one.startswith("decided: ") for one in moments)
+        alone = await asyncio.to_thread(run, *words)
+        assert (0, False) == (alone.returncode, "decided: " in alone.stdout)
+        refused = await asyncio.to_thread(run, *words, "--record=/dev/null")
+        assert (1, True) == (refused.returncode, "this is no record" in refused.stderr)
+
+
 def test_mooring_record_ends_no_process_that_would_not_catch_its_signal() -> None:
     other = subprocess.Popen(["sleep", "60"])
     try:
@@ -110,4 +127,8 @@ async def test_without_the_recorder_a_signal_is_only_told(tmp_path: Path) -> Non
 
 
 def record(*words: str, text: bool = True) -> subprocess.CompletedProcess[Any]:
-    return subprocess.run([MOORING, "record", *words], capture_output=True, text=text, timeout=60, check=False)
+    return run("record", *words, text=text)
+
+
+def run(*words: str, text: bool = True) -> subprocess.CompletedProcess[Any]:
+    return subprocess.run([MOORING, *words], capture_output=True, text=text, timeout=60, check=False)

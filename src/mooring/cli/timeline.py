@@ -12,9 +12,10 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
-from mooring.base.flagkinds import DURATION, STRING
+from mooring.base.flagkinds import DURATION, NAMES, STRING
 from mooring.base.flags import Parsed, flag
 from mooring.cli.objects import object_named
 from mooring.cli.people import answer_of, check_output, run_for_people, width_of, words_and_flags
@@ -36,6 +37,7 @@ class TimelineFlags(AsKubectlFlags, ProcessFlags):
     n: str = flag("n", STRING, "", "The same as --namespace.")
     output: str = flag("output", STRING, "text", "text, json, yaml or html: one page that needs no network.")
     o: str = flag("o", STRING, "", "The same as --output.")
+    record: tuple[str, ...] = flag("record", NAMES, (), "Also show what these flight records tell: see docs/replay.md.")
     gap: float = flag("gap", DURATION, 5.0, "Show waits that are longer, and always the longest.")
 
 
@@ -77,13 +79,15 @@ class ShowTimeline:
 
     async def run(self) -> int:
         """Gives the exit code. Raises ConfigError, and ApiError for a server that does not answer."""
+        from mooring.inspect.replay.record import read
         from mooring.inspect.timeline.lanes import TracedChain
         from mooring.inspect.timeline.story import timeline
 
+        records = [read(Path(name)) for name in self._flags.record]
         kind, key = object_named(self._words, self._flags.namespace or self._flags.n or self._home, "mooring timeline")
         chain = TracedChain(self._cluster, self._clock.wall_s())
         await chain.read(kind, key)
-        self._stdout.write(self._printed(timeline(f"{kind} {key}", kind, chain.scene, chain.lanes, self._flags.gap)))
+        self._stdout.write(self._printed(timeline(f"{kind} {key}", kind, chain.scene, chain.lanes, self._flags.gap, records)))
         return 0
 
     def _printed(self, line: Timeline) -> str:

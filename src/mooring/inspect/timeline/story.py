@@ -11,7 +11,12 @@ from itertools import pairwise
 from typing import Final
 
 from mooring.api.coordination import NODE_LEASE_NAMESPACE
+from mooring.api.meta import Key
+from mooring.api.migration import driver_and_handle
+from mooring.api.volume_names import unique_name
+from mooring.inspect.replay.record import Record
 from mooring.inspect.scene import Scene, Unseen
+from mooring.inspect.timeline.recorded import recorded
 from mooring.inspect.timeline.states import states
 from mooring.inspect.timeline.told import terms, told
 from mooring.inspect.timeline.traces import Lane, Moment, Source, Traced
@@ -82,15 +87,30 @@ class Timeline:
         return self.moments[-1].at_s if self.moments else self.now_s
 
 
-def timeline(subject: str, asked: str, scene: Scene, lanes: Mapping[Lane, Traced], gap_s: float) -> Timeline:
-    """asked: the kind of the object that the question is about. gap_s: longer waits are shown, and always the longest."""
+def timeline(
+    subject: str, asked: str, scene: Scene, lanes: Mapping[Lane, Traced], gap_s: float, records: Iterable[Record] = ()
+) -> Timeline:
+    """asked: the kind of the object that the question is about. gap_s: longer waits are shown, and always the longest.
+
+    records: of Mooring's programs. What they tell of a time before the chain is left out.
+    """
     found = [moment for lane, obj in lanes.items() for moment in _moments(lane, obj, scene)]
+    began_s = min((int(one.at_s) for one in found), default=0)
+    others = {name: lane.label for lane in lanes if lane.kind == "pv" and (name := _unique_name(scene, lane))}
+    found += [moment for record in records for moment in recorded(record, lanes, others) if moment.at_s >= began_s]
     late = {lane.label for lane in lanes if lane.kind in _FROM_THE_START and lane.kind != asked}
     begin_s = min((one.at_s for one in found if one.lane not in late), default=0.0)
     moments = in_order([one for one in found if one.lane not in late or int(one.at_s) >= int(begin_s)], lanes)
     told_of = {one.lane for one in moments}
     kept = tuple(lane for lane in lanes if lane.label in told_of)
     return Timeline(subject, scene.now_s, kept, moments, gaps_of(moments, gap_s), tuple(scene.unseen))
+
+
+def _unique_name(scene: Scene, lane: Lane) -> str:
+    """The volume's name in a Node's status."""
+    pv = scene.volumes.get(Key("", lane.name))
+    driver, handle = ("", "") if pv is None else driver_and_handle(pv)
+    return unique_name(driver, handle) if driver else ""
 
 
 def _moments(lane: Lane, obj: Traced, scene: Scene) -> Iterable[Moment]:

@@ -89,6 +89,7 @@ class Source(enum.StrEnum):
     ERROR = "error"
     EVENT = "event"
     LEASE = "lease"
+    RECORD = "record"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
