@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from typing import Final
 
@@ -14,7 +15,7 @@ from mooring.api.core import PersistentVolumeClaim
 from mooring.base.clock import Clock, Instant
 from mooring.kube.cache.informer import Informer
 from mooring.sidecars.resizer import names
-from mooring.sidecars.resizer.view import View, is_true, sizes_of
+from mooring.sidecars.resizer.view import View, is_true, quantity, sizes_of
 
 CONTROLLER, NODE, USER = "controller", "node", "user"
 """Whose move it is: the resizer's and its driver's, the node's, or the user's, who asked for a size that the driver refuses for good."""
@@ -27,8 +28,8 @@ _OLDEST_TEXT: Final = "How long the oldest of them waits for that move, as far a
 
 def waits_for(view: View, claim: PersistentVolumeClaim) -> str:
     """Whose move a growth of the claim waits for; "" for a claim that has its size, or that is none of this driver's."""
-    wanted = (claim.spec.resources.requests or {}).get(names.STORAGE)
-    if wanted == (claim.status.capacity or {}).get(names.STORAGE) or claim.status.phase != "Bound":
+    wanted, has = (claim.spec.resources.requests or {}).get(names.STORAGE), (claim.status.capacity or {}).get(names.STORAGE)
+    if claim.status.phase != "Bound" or _is_served(wanted, has):
         return ""
     pv = view.volume(claim.spec.volume_name)
     if pv is None or not (view.is_ours(pv) or view.is_migrated(pv, claim)):
@@ -37,11 +38,18 @@ def waits_for(view: View, claim: PersistentVolumeClaim) -> str:
         sizes = sizes_of(claim, pv)
     except ValueError:
         return USER
-    if sizes.wanted.value <= sizes.has.value:
-        return ""
     if sizes.step in (names.CONTROLLER_INFEASIBLE, names.NODE_INFEASIBLE):
         return USER
     return NODE if sizes.step in names.NODE_STEPS or is_true(claim, names.FS_PENDING) else CONTROLLER
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_served(wanted: str | None, has: str | None) -> bool:
+    """Most claims of a cluster share a few sizes, and each page looks at all claims."""
+    try:
+        return wanted == has or quantity(wanted).value <= quantity(has).value
+    except ValueError:
+        return False
 
 
 class GrowthMetrics(Collector):
