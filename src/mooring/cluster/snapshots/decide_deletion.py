@@ -1,6 +1,7 @@
-"""The end of a snapshot, or of a group: its content is told, goes with it or stays, and then the finalizers go. Pure.
+"""The deletion of a VolumeSnapshot, or of a group: marks its content, deletes or keeps it, then removes the finalizers. Pure.
 
-A group's snapshots go with the group, and its finalizer when its content is gone or stays by its policy.
+A group's snapshots go with the group, and its finalizer when its content is gone or stays by its policy. The driver's side, which deletes
+the snapshot on the storage or keeps it: `sidecars/snapshotter/decide_deletion.py`.
 """
 
 from __future__ import annotations

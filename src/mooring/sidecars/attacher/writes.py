@@ -1,8 +1,8 @@
 """The attacher's writes to the API server, each one request.
 
-Each carries the uid, so that one that is carried out late changes no other object of the name. The
-attachment's finalizer is added with a merge patch, as audit rules know it from external-attacher; it carries a resourceVersion where the
-list that was read holds others' finalizers, which it could undo.
+Each carries the uid, so that a late write changes no other object of the same name. A merge patch adds the attachment's finalizer, as audit
+rules know it from external-attacher. If the list has finalizers of others, the patch also carries the resourceVersion, so that it can't
+undo a change of theirs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The snapshotter's decisions about a content that goes: its snapshot, or group, is deleted in the driver, or stays. Pure."""
+"""The deletion of a content: whether the driver deletes its snapshot, or group, and when the finalizer goes. Pure.
+
+Whether a VolumeSnapshot's content is deleted at all: `cluster/snapshots/decide_deletion.py`.
+"""
 
 from __future__ import annotations
 

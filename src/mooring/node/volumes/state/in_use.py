@@ -1,13 +1,14 @@
-"""Reports which volumes the node uses: node.status.volumesInUse, the lock that keeps the controller from detaching them.
+"""Reports which volumes the node uses in node.status.volumesInUse: the attach/detach controller detaches none of them.
 
-One write for all that changed within a moment. A name is there before its volume's first step, and until after its last. The names are of
-volumes that pods want, that are here, and that may be here still: in a place on the disk of which no record can be read any volume may be
-that is not known to be another. As long as a place is in doubt, no volume that may be there is unstaged, or leaves the list. A place is no
-doubt any more once its record can be read, it is empty, or a pod that wants a volume there has told which one.
+A volume's name is in the list from before its first step until after its last: as long as a pod wants the volume, as it is here
+(`ActualState.in_use`), or as it may be here still (`NamesInUse`). `InUseReport` writes the list, one write for all that changed within a
+moment.  A place on the disk whose record can't be read is in doubt: any volume may be there that is not known to be elsewhere. Such a
+volume is not unstaged, and stays in the list, until the record can be read, the place is empty, or a pod that wants a volume there shows
+which one it is.
 
-A write holds for one version of the Node only, so that one whose answer was lost, and which is carried out late, takes away nothing that
-was named since. As long as there may be such a write, the next one notes that version in an annotation: one that names what the Node says
-already would change nothing, not even the version, and so would not shut it out.
+A write is valid for one version of the Node only. So a write whose answer was lost, and which is carried out late, removes no name that was
+added since. As long as there may be such a write, the next one notes the version in an annotation: otherwise a write of the same names
+would change nothing, not even the version, and the late write would still be valid.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The provisioner's second decision: the consequences of an answer. Pure.
 
-A volume that the driver has made, by the API server's answer about its PersistentVolume:
+The fate of a volume that the driver has made, by the API server's answer about its PersistentVolume (`reject_volume.py` carries it out):
 
     answer     the volume can't be used     the PersistentVolume was refused
     STORED     stored, as it is             -
