@@ -1,5 +1,5 @@
-"""Writes docs/live-view.svg and docs/why.svg: the terminal of a real `mooring dev`, after somebody has applied claims and pods, and
-what `mooring why` says there of a pod that can't start.
+"""Writes docs/live-view.svg, docs/why.svg and docs/timeline.svg: the terminal of a real `mooring dev`, after somebody has applied claims
+and pods; what `mooring why` says there of a pod that can't start, and the lanes of its timeline.
 
 make picture
 """
@@ -68,6 +68,7 @@ async def main() -> None:
         assert screen.shows(r"^n2 +Unknown +[2-9]s"), screen.shown
         (DOCS / "live-view.svg").write_text(svg(screen))
         (DOCS / "why.svg").write_text(why_svg(Path(config), "pod/thief"))
+        (DOCS / "timeline.svg").write_text(timeline_svg(Path(config), "pod/thief"))
     finally:
         screen.process.send_signal(signal.SIGINT)
         screen.until(lambda: screen.process.poll() is not None)
@@ -95,6 +96,16 @@ def why_svg(config: Path, object_: str) -> str:
     for line in (f"$ mooring why {object_}", "", *said):
         console.print(Text(line, Style(bold=line.startswith(("$", "  FAILED")))), no_wrap=True, crop=True)
     return console.export_svg(title="mooring why", code_format=_FORM, unique_id="why")
+
+
+def timeline_svg(config: Path, object_: str) -> str:
+    """The lanes of the page, with its style, on a ground of their own."""
+    command = [*MOORING, "timeline", f"--kubeconfig={config}", "--gap=1s", "--output=html", object_]
+    page = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    (style,), (lanes,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL), re.findall(r"<svg (.*?</svg>)", page, re.DOTALL)
+    head, _, rest = lanes.partition(">")
+    ground = '<rect width="100%" height="100%" fill="var(--ground)"/>'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {head}>\n<style>{style}</style>\n{ground}{rest}\n'
 
 
 def runs(line: Iterable[Char]) -> Iterator[tuple[str, Style]]:
