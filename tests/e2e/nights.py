@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from mooring.cluster.attachdetach.identity import MANAGED
 from tests.support import folder_driver
-from tests.support.builders import a_class, a_csi_driver, a_csi_node, a_ready_node
+from tests.support.builders import a_class, a_csi_driver, a_csi_node, a_lease, a_ready_node
 from tests.support.control_plane import ControlPlane
 from tests.support.folder_driver import FolderDriver
 from tests.support.programs import Program
@@ -118,6 +118,17 @@ class Night:
             self.parts.popitem()[1].kill()
 
 
+@contextlib.contextmanager
+def a_last_lease(night: Night, node: str) -> Iterator[None]:
+    """The Lease of a kubelet that has ended, and held it for two seconds."""
+    body = a_lease(node, holderIdentity=node, leaseDurationSeconds=2, renewTime="2026-01-01T00:00:00.000000Z", namespace="kube-node-lease")
+    night.create(body)
+    try:
+        yield
+    finally:
+        night.kubectl("-n", "kube-node-lease", "delete", "lease", node)
+
+
 def _blocking(found: Json) -> Json:
     """The link that is named; one that says nothing where there is none."""
     links = (one for one in found.get("links", ()) if one["name"] == found["blockedAt"] and one["state"] != "done")
@@ -166,8 +177,8 @@ def _without_secrets(night: Night, plane: ControlPlane) -> Path:
 
 
 @contextlib.contextmanager
-def our_plane(folder: Path) -> Iterator[Night]:
-    """The embedded API server, and all of Mooring's controllers in one process."""
+def our_plane(folder: Path, *flags: str) -> Iterator[Night]:
+    """The embedded API server, and all of Mooring's controllers in one process. flags: of that process."""
     mooring = (sys.executable, "-m", "mooring.cli.mooring")
     kubeconfig = folder / "kubeconfig"
     server = Program(
@@ -178,7 +189,7 @@ def our_plane(folder: Path) -> Iterator[Night]:
         with _night(Night(folder, kubeconfig)) as night:
             parts = "attacher,provisioner,resizer,snapshotter,snapshot-controller,binder,attachdetach,nodehealth"
             address = f"--csi-address={folder / 'csi.sock'}"
-            night.run("controller", *mooring, "controller", f"--enable={parts}", address, f"--kubeconfig={kubeconfig}")
+            night.run("controller", *mooring, "controller", f"--enable={parts}", address, f"--kubeconfig={kubeconfig}", *flags)
             yield night
     finally:
         server.kill()

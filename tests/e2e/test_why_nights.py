@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from tests.e2e.nights import DRIVER, NODES, Night, go_plane, our_plane
+from tests.e2e.nights import DRIVER, NODES, Night, a_last_lease, go_plane, our_plane
 from tests.support.builders import (
     a_claim,
     a_class,
@@ -86,10 +86,12 @@ def dead_node(night: Night) -> None:
     link = night.names("pod/new", lambda one: "the node does not report any more" in one["text"])
     assert ("operator", False) == (link["mover"], link["commands"][0]["safe"])
     night.kubectl("delete", "pod", "old", "--wait=false")
-    night.type(link["commands"][0]["line"])
+    with a_last_lease(night, "n1"):
+        assert link["commands"][0]["line"] == "mooring fence n1"
+        night.type(f"echo n1 | {link['commands'][0]['line']}")
     night.is_healed("pod/new")
-    night.kubectl("taint", "nodes", "n1", "node.kubernetes.io/out-of-service-")
     night.status("node", "n1", {"conditions": [{"type": "Ready", "status": "True"}]})
+    night.type("mooring unfence --yes n1")
 
 
 def _uses(night: Night, claim: str, node: str) -> None:

@@ -68,7 +68,9 @@ def _controller_points(facts: Facts, who: str, *locks: str) -> Iterator[Point]:
 
 def _its_move(facts: Facts, who: str, live: LiveLease) -> Objection:
     text = f"it is the move of {who}: {live.holder} renews the Lease {live.name}, and has reported no failure"
-    return Objection(text, f"mooring why {facts.kind}/{facts.name} says what it waits for")
+    namespace = facts.obj.metadata.namespace
+    where = f"-n {namespace} " if namespace else ""
+    return Objection(text, f"mooring why {where}{facts.kind}/{facts.name} says what it waits for")
 
 
 def _too_soon(facts: Facts, who: str) -> Iterator[Point]:

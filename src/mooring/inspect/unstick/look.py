@@ -86,7 +86,8 @@ class Look:
         await _Surroundings(self._cluster, scene).read(self._kind, obj)
         driver = self._driver_of(obj, scene)
         if self._search is None:
-            self._search = Search(self._cluster, self._clock, driver, self._watching, PROTECTION_LOCKS + tuple(CONTROLLER_LOCKS.values()))
+            also = () if self._kind == "volumeattachment" else (*PROTECTION_LOCKS, *CONTROLLER_LOCKS.values())
+            self._search = Search(self._cluster, self._clock, driver, self._watching, also)
         traces = await self._search.look()
         return Facts(
             obj,
