@@ -1,4 +1,4 @@
-"""Names that claims, volumes and the programs around them share, and small questions to one object."""
+"""Names that claims, volumes and the programs around them share, and small questions about one object."""
 
 from __future__ import annotations
 

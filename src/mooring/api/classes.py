@@ -1,4 +1,4 @@
-"""Which StorageClass an object names: the old annotation, where it is there, goes before the field."""
+"""The StorageClass that an object names: by the old annotation if there is one, else by the field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Definitions of kinds of one's own."""
+"""CustomResourceDefinitions, as JSON values."""
 
 from __future__ import annotations
 

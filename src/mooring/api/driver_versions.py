@@ -1,4 +1,4 @@
-"""The note at a CSINode of which version of each driver is registered there: CSINode itself has no field for it."""
+"""The annotation of a CSINode with the version of each driver registered there: CSINode itself has no field for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The work that one request may be, counted while it is done by whoever does what may grow without bound.
+"""The limit of the work for one request. Code whose work may grow without bound counts it as it goes.
 
 Differs from kube-apiserver, which has many threads and bounds bytes, operations and the cost of CEL: here one loop serves everybody.
 """

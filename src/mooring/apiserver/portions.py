@@ -1,4 +1,4 @@
-"""The consequences of a write are done in portions, one a turn of the loop: requests wait for one of them at the most."""
+"""Does the consequences of a write in portions, one in each turn of the loop: a request waits for one portion at the most."""
 
 from __future__ import annotations
 

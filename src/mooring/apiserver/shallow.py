@@ -1,4 +1,4 @@
-"""Objects of which little is read or changed: what lies deeper stays the bytes that it is, however large."""
+"""Objects of which little is read or changed: deeper values stay the bytes that they are, however large."""
 
 from __future__ import annotations
 

@@ -7,9 +7,9 @@ One counter of versions for everything. Every write goes through the same steps 
              -> last finalizer? -> write
     delete   read old -> preconditions -> held by finalizers? -> mark or remove
 
-A write that changes nothing is none: same version, no event. Refusals are the `ApiError`s that clients of the real server see.
-Listeners that register are called synchronously, in order, after the state has changed. Who wants
-to write in answer to one registers a follower; it is called when all listeners know.
+A write that changes nothing is none: same version, no event. Refusals are the `ApiError`s that clients of the real server see. Listeners
+that register are called synchronously, in order, after the state has changed. Code that wants to write in answer to a change registers a
+follower, which is called after all listeners.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The end of a program that others may hold up: in good order while that gets on, by force where it does not.
+"""Ends a program that others may hold up: in good order while that makes progress, else by force.
 
     ending = Ending()
     with ending.on_signals():
         return asyncio.run(work(ending))
 
-The first SIGTERM or SIGINT asks for the end. It may take as long as something comes of it: STILL_S without a step that came to its end, and
-ENDING_S_MAX in all. Then, or at a second signal, a thread has the last word, which needs neither the event loop nor anybody's lock, since
-code of somebody else's may hold them: it does what was left to it (`at_last`), and ends the process. A third signal ends it at once.
+The first SIGTERM or SIGINT asks for the end. The end goes on while it makes progress: it may last STILL_S without a finished step, and
+ENDING_S_MAX in all. Then, or at a second signal, a thread ends the process, after the work that was given to `at_last`. It needs neither
+the event loop nor anybody's lock, since somebody else's code may hold them. A third signal ends it at once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A fence between work and the world, which closes when the work may not act any more.
 
-Work under a Lease is cancelled when that is lost. But a process may be stopped (SIGSTOP, a machine out of memory, a loop that hangs) until
-long after. When it goes on, the answers of before lie ready, and the work takes its next step before anything could cancel it. So each
-door to the world asks here in the last moment before it sends what acts: a write to the API server, a call to a driver.
+Work under a Lease is cancelled when the Lease is lost. But a process may be stopped (SIGSTOP, a machine out of memory, a loop that hangs)
+until long after that. When it goes on, answers to earlier requests lie ready, and the work takes its next step before anything can cancel
+it. So each client asks the fence in the last moment before it sends a write to the API server, or a call to a driver.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Folders of the user's, or folders that vanish; one process at a time in them; and what is in them, on disk."""
+"""Folders that a user names, and temporary ones; a lock for one process at a time; and their entries, synced to the disk."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """One log record as one line: klog's text, and Kubernetes' JSON.
 
-Pure functions of the record. Only `Lines` make a record of the text form span lines, and no record fails: what can't be shown is
-named instead, since a log line must not be what breaks the work it tells about.
-Source: klog's text header and key=value form; Kubernetes' JSON logging (component-base).
+Pure functions of the record. Only `Lines` spread a record of the text form over several lines. No record fails: the line names a value that
+can't be shown, since logging must not break the work that is logged. Source: klog's text header and key=value form; Kubernetes' JSON
+logging (component-base).
 """
 
 from __future__ import annotations

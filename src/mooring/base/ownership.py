@@ -1,4 +1,4 @@
-"""Folders that nobody else could have prepared: what lies in them, a token or a CA, is believed."""
+"""Checks that nobody else could have prepared a folder, since programs trust the token or the CA in it."""
 
 from __future__ import annotations
 

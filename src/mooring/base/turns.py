@@ -1,8 +1,8 @@
 """Jobs on one loop share its turns: work beyond one turn's share waits for the next turn, and the job that has used least goes first.
 
-Without, a hundred clients who speak at the same time, or one who asks a hundred times at once, are all served before anybody else is
-heard: a probe of /livez for one. Each client has a line. The waiting job goes first whose line has been served least since it last had
-nothing to do (start-time fair queueing), and among equals the one that came first. So who asks little waits for nobody's many.
+Without turns, the loop would serve a hundred clients that come at once, or the hundred requests of one, before any other client, such as a
+probe of /livez. Each client has a line. The next job comes from the line that has been served least since it was last empty (start-time
+fair queueing); among equals, the earliest job goes first. So a client with few requests does not wait for the many of another.
 """
 
 from __future__ import annotations

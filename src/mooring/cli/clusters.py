@@ -1,4 +1,4 @@
-"""The way to the API server, made from flags. No client of anything else is loaded here."""
+"""Makes the connection to the API server from flags. This module loads no other client."""
 
 from __future__ import annotations
 

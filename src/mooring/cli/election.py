@@ -1,8 +1,8 @@
-"""The sidecar's part in an election: where it stands for leadership and in which times (flags and the pod's environment).
+"""The sidecar's part in an election: where it stands for leadership, and with which times (flags and the pod's environment).
 
-For those who stand by it writes its identities into its container's termination log (`control/lease/obituary.py`). That is the file of one
-run of the container, so only its main process, number 1, may write it. Where there is no such file there is no pod. A failing program
-removes the note: then its log can be the kubelet's message, if the pod asks for that.
+The process writes its identities into its container's termination log, for the replicas that stand by (`control/lease/obituary.py`). The
+file belongs to one run of the container, so only the main process, number 1, may write it. If there is no such file, there is no pod. A
+failing program removes its identities: then its log can be the kubelet's message, if the pod asks for that.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 | exit code | when |
 |---|---|
 | 0 | the node is fenced |
-| 3 | it could be, and `--dry-run` kept it from that |
+| 3 | it could be fenced, but for `--dry-run` |
 | 2 | a command line that is wrong |
-| 1 | it could not look, it was refused, or somebody said no |
+| 1 | it could not look, it refused, or somebody said no |
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Limits of flags' values, which can be read where they are broken, but not used."""
+"""Limits of flags' values: a value beyond them can be parsed, but not used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Controllers that have no driver as a process."""
+"""Runs controllers that need no driver, as a process."""
 
 from __future__ import annotations
 

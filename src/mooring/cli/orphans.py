@@ -2,10 +2,10 @@
 
 | exit code | when |
 |---|---|
-| 0 | nothing has leaked, nothing was begun and left, and no object is without its volume; or all that was so is deleted |
+| 0 | nothing has leaked, no volume is abandoned, and no object is without its volume; or all of these are deleted |
 | 3 | something is left |
 | 2 | a command line that is wrong |
-| 1 | it could not be looked, or somebody said no |
+| 1 | it could not look, or somebody said no |
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 | 0 | nothing is held any more |
 | 3 | something is left |
 | 2 | a command line that is wrong |
-| 1 | it could not be looked, it was refused, or somebody said no |
+| 1 | it could not look, it refused to release anything, or somebody said no |
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The place of Go's pprof: what every task and thread of the process is doing, as text."""
+"""In place of Go's pprof: the stacks of every task and thread of the process, as text."""
 
 from __future__ import annotations
 

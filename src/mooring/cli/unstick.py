@@ -5,7 +5,7 @@
 | 0 | no finalizer holds the object any more |
 | 3 | a finalizer is left |
 | 2 | a command line that is wrong |
-| 1 | it could not look, it was refused, or somebody said no |
+| 1 | it could not look, it refused to take anything off, or somebody said no |
 """
 
 from __future__ import annotations

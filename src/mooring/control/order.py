@@ -1,8 +1,8 @@
-"""Where the steps of a program can be heard, or be put in order.
+"""The points at which a recorder notes the order of a program's steps, and a replay sets it.
 
-A program's course depends on what comes in, and on the order in which its tasks go on. The first passes the ports; the second shows where a
-worker begins with a key, where a lock is got after a wait, and where a sleep ends. The flight recorder hears all of them; a replay says
-when each may go on. `ORDER` is the program's own: every task that its work starts has it.
+A program's course depends on its input, and on the order in which its tasks go on. The input passes the ports. The order shows where a
+worker begins with a key, where a task gets a lock after a wait, and where a sleep ends. The flight recorder notes each of these; a replay
+says when each may go on. `ORDER` is the program's own: every task that its work starts has it.
 """
 
 from __future__ import annotations

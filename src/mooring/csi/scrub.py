@@ -1,7 +1,7 @@
 """Texts without the secrets of a request, in whatever form a driver, a shell, a URL or a library has put them there.
 
-The work is bounded: characters looked at times forms looked for. A text that would take more is shown in part, what is shown without any
-secret; where there is too much to look for, nothing of it is shown.
+The work is bounded: the number of characters times the number of forms. Of a text that would take more, only a part is shown, without any
+secret; if there are too many forms to search for, nothing of the text is shown.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A driver over time: identified at the start, watched while it runs, identified again when it comes back.
 
-Differs from external-attacher: it exits on every loss, noticed at the next call. Here the loss is seen when it happens, calls are
-held back, and a driver that comes back with the same name, version and capabilities is carried on with. What the peer does
-is there too, as `exit_on_loss`.
+Differs from external-attacher: it exits on every loss, noticed at the next call. Here the loss is seen when it happens, calls are held
+back, and a driver that comes back with the same name, version and capabilities is carried on with. `exit_on_loss` gives external-attacher's
+behaviour.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A driver behind a unix socket: its address, its beginning, and what is said while nobody answers."""
+"""A driver behind a unix socket: its address, its start, and the texts for a driver that does not answer."""
 
 from __future__ import annotations
 

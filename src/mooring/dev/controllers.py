@@ -1,4 +1,4 @@
-"""All controllers of a plane, on one store and one connection. Each has a cluster that tells its writes.
+"""All controllers of a plane, on one store and one connection. Each has a `Cluster` that reports its writes to the story.
 
 The controllers of nodes run where each node has an agent, which gives its signs of life. The nodes of a driver without a node service
 have none: they stay ready as they were made, and only their taints, and pods that are left over, are looked after.

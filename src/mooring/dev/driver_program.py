@@ -1,4 +1,4 @@
-"""A driver as a program of somebody's: started, its output told, started again when it ends, ended with the plane."""
+"""A driver that is somebody's program: starts it, shows its output, starts it again when it ends, and ends it with the plane."""
 
 from __future__ import annotations
 

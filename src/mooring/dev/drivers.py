@@ -1,7 +1,7 @@
 """Starts the driver of a plane in the form that was asked for, with a socket for its controller and one for each node.
 
-Below the plane's folder `run/N.sock` is the driver's for node N, and registration sockets appear in `run/N/`: their paths are
-short, for a socket's may have 107 bytes.
+In the plane's folder, `run/N.sock` is the driver's socket for node N, and registration sockets appear in `run/N/`. The paths are short,
+since a socket's path may have 107 bytes.
 """
 
 from __future__ import annotations

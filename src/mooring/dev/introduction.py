@@ -1,4 +1,4 @@
-"""A driver's first answers, judged: what is wrong with one is told by its call, with the next step."""
+"""Judges a driver's first answers: a fault is reported with its call and the next step."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """One node of a plane: an agent, the driver's registrar beside it, and the driver; its power can be cut, and comes back.
 
-A cut takes no more than a machine's own power would: agent, registrar and driver end at once, in the midst of what they do, and nothing is
-mounted on the node any more. Its folders and records stay, as on a disk, and so do all of its API objects: what becomes of these is up to
-the controllers. Power that comes back starts all three again, which find what they find.
+A cut does what a power failure does: agent, registrar and driver end at once, in the middle of their work, and nothing is mounted on the
+node any more. Its folders and records stay, as on a disk, and so do all of its API objects, which are up to the controllers. When the power
+comes back, all three start again on what is there.
 """
 
 from __future__ import annotations

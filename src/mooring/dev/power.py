@@ -1,7 +1,7 @@
 """The power switch of the nodes: a unix socket in the plane's folder, for `mooring dev kill-node` in another terminal.
 
 `run/power`, for this user alone. A line of JSON each way: {"turn": "off", "node": "n2"}, answered by {"text": "..."}, or {"error": "..."}.
-Not an object of the API, which a cluster would not have either: who cuts a machine's power asks no API server, nor does it need one to run.
+It is no API object, since a cluster would not have one either: cutting a machine's power needs no API server.
 """
 
 from __future__ import annotations

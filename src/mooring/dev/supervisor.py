@@ -1,10 +1,10 @@
-"""Runs a program, and ends it with everything that it has started when the one who asked for it is gone, however that ended.
+"""Runs a program, and ends it with everything that it has started once the starter is gone, however the starter ended.
 
     python supervisor.py PROGRAM ARGUMENT...
 
-The starter of this holds the other end of its standard input: the end of that input kills the program's whole process group, which happens
-by itself when a process dies. SIGTERM goes on to the group; the exit code is the program's. It imports the standard library alone: it runs
-without the project's packages, and starts at once.
+The starter holds the other end of the supervisor's standard input. When this input ends, as it does by itself when the starter dies, the
+supervisor kills the program's whole process group. SIGTERM goes on to the group; the exit code is the program's. It imports the standard
+library alone: it runs without the project's packages, and starts at once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The objects that a removed driver's attacher still holds by its finalizer: which may go, and what keeps the others. Pure.
 
-A finalizer of the attacher says that a volume may be attached somewhere. Without an attacher nobody will ever find out, so it goes only
-where nothing that can be known speaks against that; each reason comes with what to do about it.
+The attacher's finalizer says that a volume may be attached somewhere. Without an attacher nobody will ever find out. So the finalizer may
+go only if no known fact speaks against that; each obstacle comes with the next step.
 """
 
 from __future__ import annotations

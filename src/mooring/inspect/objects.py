@@ -1,4 +1,4 @@
-"""The kinds of objects that people ask about, and what they call them."""
+"""The kinds of objects that people ask about, and the names that people give them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What speaks for a step that can't be taken back, and what against it. Pure."""
+"""The proofs for a step that can't be taken back, and the objections to it. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Reads an object with its chain. Names lead from one object to the next; of a kind as a whole only what no name leads to is listed.
+"""Reads an object with its chain. Names lead from one object to the next; it lists a whole kind only where no name leads on.
 
-Nothing here writes. What the API server refuses to show is noted in the scene, and the explanation goes on without it.
+Nothing here writes. The scene notes the objects that the API server refuses to show, and the explanation goes on without them.
 """
 
 from __future__ import annotations

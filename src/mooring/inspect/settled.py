@@ -1,6 +1,6 @@
-"""Intents that somebody else has ended: the journal of a provisioner says that a volume may be lost which has its PersistentVolume.
+"""Intents that somebody else has fulfilled: the journal says that a volume may be lost, but the volume has its PersistentVolume.
 
-That is so where the Go provisioner has gone on with the claim after a swap: it makes the volume by the same name, and knows no journal.
+This happens when the Go provisioner takes over a claim: it makes the volume by the same name, and knows no journal.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Tells the content of a device, and whether it may be formatted: only if everything that is read is zero. Everything here blocks.
 
-blkid(8) is not enough. It ends with 2 where it finds nothing and where it can't read; a file system whose first superblock is damaged is
-nothing to it, and so is all that has no signature. After a kill while a device is formatted, the device is not empty: so a mark on it says
-that it is being formatted, from before the first byte until after the last.
+blkid(8) is not enough. It ends with 2 both if it finds nothing and if it can't read. It overlooks a file system whose first superblock is
+damaged, and all data without a signature. After a kill while a device is formatted, the device is not empty: so a mark on it says that it
+is being formatted, from before the first byte until after the last.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Dependents by their owner's uid, from the store's changes. Objects without owners and deletion mark are told by their JSON's text."""
+"""Dependents by their owner's uid, from the store's changes. An object without owners and deletion mark is known by its JSON's text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Formats of strings in schemas: those that say which text is right. All others say nothing."""
+"""Formats of strings in schemas: those that limit the text. All others have no effect."""
 
 from __future__ import annotations
 

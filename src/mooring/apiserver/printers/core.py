@@ -1,4 +1,4 @@
-"""Pods (what becomes of their containers, in a word), Nodes, and Events of both groups, which name the same columns otherwise."""
+"""Pods (the state of their containers in one word), Nodes, and Events of both groups, which have other names for the same columns."""
 
 from __future__ import annotations
 

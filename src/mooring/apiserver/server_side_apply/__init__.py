@@ -1,1 +1,1 @@
-"""Server-side apply: who owns which field, and what a manager's word makes of an object."""
+"""Server-side apply: who owns which field, and the object that an apply makes."""

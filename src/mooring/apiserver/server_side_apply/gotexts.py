@@ -1,4 +1,4 @@
-"""JSON values in the words of Go's formats, in which kube-apiserver tells what an apply has of a wrong type. Long ones are cut."""
+"""Writes JSON values as Go's formats do: so kube-apiserver shows values of a wrong type in an apply. Long ones are cut."""
 
 from __future__ import annotations
 

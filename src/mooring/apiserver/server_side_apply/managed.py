@@ -2,8 +2,8 @@
 
 A manager is a name with an operation: appliers and updaters differ, and so do sub-resources. The record begins with the first apply, the
 server's or kubectl's own: objects without one carry none. Fields that an object had before belong to `before-first-apply`. kubectl's own
-apply counts since a later `kubectl apply --server-side` takes over all that the owner of its note (LAST_APPLIED) owns, and removes what the
-file does not say: others' fields must not be among these.
+apply counts, since a later `kubectl apply --server-side` takes over all fields of the manager that owns kubectl's annotation
+(LAST_APPLIED), and removes those that the file lacks: fields of others must not be among them.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
     HEAD, BODY --malformed--> LEAVING: the refusal is sent, and what still comes is read and dropped for a while
 
 Requests that arrive while another is answered wait their turn, and the socket waits with them: a client that sends many requests at once
-gets the answers in order, and no memory. All that is done for a client is done in its line, within the shares of the loop. Deadlines are
-looked at by the server's sweep, not by a timer for each.
+gets the answers in order, and costs no memory. All work for a client goes through the client's line, within its share of the loop. The
+server's sweep checks the deadlines; there is no timer for each.
 """
 
 from __future__ import annotations

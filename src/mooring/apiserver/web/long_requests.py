@@ -1,6 +1,6 @@
 """Requests that take long are answered by a thread beside the loop, one after the other, so that nobody else waits for them.
 
-Which ones is known by their size; and a request that turns out to be more work than it looks (a rule, a pattern) begins anew here.
+A request's size shows that it takes long. One that turns out to be more work than it looks (a rule, a pattern) begins anew here.
 """
 
 from __future__ import annotations

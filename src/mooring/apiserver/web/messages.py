@@ -1,4 +1,4 @@
-"""HTTP without HTTP: what the service is asked and what it answers. `connection.py` carries both over sockets."""
+"""Requests and answers as the service sees them. `connection.py` carries both over sockets."""
 
 from __future__ import annotations
 

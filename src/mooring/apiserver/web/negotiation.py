@@ -1,4 +1,4 @@
-"""Media types of requests and answers. Answers are JSON or YAML, by the first clause of Accept, by weight, that fits.
+"""Media types of requests and answers. Answers are JSON or YAML: of the clauses of Accept that fit, the one of the largest weight counts.
 
 Bodies may also be protobuf: Go clients send nothing else for built-in kinds, and do not retry in JSON.
 """

@@ -1,4 +1,4 @@
-"""Objects, their metadata or rows of a table, as Accept asks, as bytes. Stored objects are JSON already and joined, not encoded."""
+"""Makes bytes of objects, of their metadata or of rows of a table, as Accept asks. Stored objects are JSON already: they are joined."""
 
 from __future__ import annotations
 

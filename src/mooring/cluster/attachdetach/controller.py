@@ -1,8 +1,8 @@
 """The attach/detach controller: which volume is to be attached to which node, and what each node is told.
 
-Two queues: volumes, by their name in a Node's status, and nodes, whose report of attached volumes is written as a whole. A third one only
-tells: pods whose claims lead nowhere. No state is kept that the API server does not have, but for times, answers that are missing, and
-what was told already (`memory.py`).
+Two queues: volumes, by their name in a Node's status, and nodes, whose report of attached volumes is written as a whole. A third queue only
+sends Events to pods whose claims lead to no volume. The API server has all of the controller's state, except for times, requests without an
+answer, and the Events already sent (`memory.py`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The attach/detach controller's decisions: the next step for one volume on each node that wants it, has it, or may have it.
 
-Pure. Each step goes as far as can be known now; the change that it causes brings the volume again. A volume for one node alone is made
-for another one only when no attachment of it exists any more, in whatever state it is; differs from upstream, where a failed detach lets
-go of it.
+Pure. Each step goes as far as can be known now; the change that it causes brings the volume again. A single-node volume is attached to
+another node only when no attachment of it exists any more, in whatever state. Differs from upstream, where a failed detach frees the
+volume.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The controller's memory beside its caches: one record for each volume on each node, and for nodes the writes of their report.
 
-What was told stands here and not in `EventOnce`, which knows one object and its text: all pods that wait for a volume on a node hear of one
-state of it, each of them once, and another state is news for all.
+The Events already sent stand here and not in `EventOnce`, which knows one object and its text: each pod that waits for a volume on a node
+hears once of the volume's state, and a new state is news for all of them.
 """
 
 from __future__ import annotations

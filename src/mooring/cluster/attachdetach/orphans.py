@@ -1,4 +1,4 @@
-"""Attachments whose PersistentVolume is gone, kept apart so that their volume is found again when it has got another one."""
+"""Attachments whose PersistentVolume is gone, kept apart so that their volume is found again when it gets another one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The time that volumes have waited on a dead node, written down on the Node, so that a restart goes on with it. Pure.
 
-It is written in quarters of the wait: a restart may lose one, and never shortens the wait. No clock of the wall is read: what is written
-holds for one silence of the node, which the last transition of its Ready condition names. Where that has no time nothing is written.
+It is written in quarters of the wait: a restart may lose one, and never shortens the wait. The controller compares no clocks: the
+annotation holds for one silence of the node, which the lastTransitionTime of its Ready condition identifies. Without that time nothing is
+written.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The events of one controller: each on change, and repeated at times while its reason lasts (`EventOnce`).
 
-kube-controller-manager sends them again every 15 seconds for each claim that waits. Beside what the kit does, an event may wait until its
-reason has lasted for a while; and one that found no room is owed, also where its reason is told only when it begins.
+kube-controller-manager sends them again every 15 seconds for each claim that waits. Beyond `EventOnce`, an event may wait until its reason
+has lasted for a while. An event that was dropped is sent later, even if its reason is otherwise told only at its beginning.
 """
 
 from __future__ import annotations

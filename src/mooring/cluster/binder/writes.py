@@ -1,4 +1,4 @@
-"""Writes of whole objects: PUTs, as others around binding know them.
+"""Writes whole objects by PUT, as other programs around binding expect it.
 
 The caches hold objects in part, so the whole object is read before it is put back: from the answer of the last write, or by a GET. A
 decision is valid only for the state that it was taken on: when the object has changed since, nothing is written and the decision is taken

@@ -1,1 +1,1 @@
-"""The cluster's side of snapshots: contents for snapshots, the binding of both, their finalizers, and what is known of one on the other."""
+"""The cluster's side of snapshots: makes contents for snapshots, binds both, keeps their finalizers, and copies the status."""

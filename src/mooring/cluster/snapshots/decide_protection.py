@@ -1,12 +1,12 @@
 """The snapshot controller's decisions about contents and claims: what stays protected, and who hears what a deletion waits for. Pure.
 
-A claim stays protected as long as a snapshot of it may be in the making. Differs from snapshot-controller, which looks at snapshots alone,
-lets go with the deletion of one, and protects no claim of a group: a driver that has been asked may still be at work then, and the claim's
-volume would vanish under it.
+A claim stays protected as long as a snapshot of it may be in the making. Differs from snapshot-controller, which looks at VolumeSnapshots
+alone, releases the claim when its snapshot is deleted, and protects no claim of a group: a driver that has been called may still be at work
+then, and would lose the claim's volume.
 
-Contents that were deleted by hand, and whose snapshot is gone, are forsaken: nobody can say any more what is to become of the data, which
-are kept. Differs from snapshot-controller, which leaves them like this without a word. After a copy of objects from one cluster to
-another, contents have no snapshots for a while.
+A content that was deleted by hand, and whose snapshot is gone, is forsaken: no object says any more whether to keep the data, so they are
+kept. An Event says that; snapshot-controller sends none. After a copy of objects from one cluster to another, contents have no snapshots
+for a while.
 """
 
 from __future__ import annotations

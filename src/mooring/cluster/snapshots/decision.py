@@ -1,4 +1,4 @@
-"""The actions of a decision about a snapshot, a content or a claim, as values. Those without a word on it are for both kinds."""
+"""The actions of a decision about a snapshot, a content or a claim, as values. Most are for single snapshots and groups alike."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The metrics of snapshots, under snapshot-controller's names: how long each took, and how many are under way.
 
-Differs from snapshot-controller: a failure is counted, with the status `failure`, once for each that the user is told.
+Differs from snapshot-controller: a failure is counted, with the status `failure`, once for each failure that users are told of.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
 A claim is PUT, read the moment before: upstream's ClusterRole allows no patch of claims.
 
-A write that gives a content to a snapshot, or to a group, and that nobody has answered, may still be carried out. A content that comes, or
-is bound, after its snapshot has gone stays behind for ever, and a driver makes its snapshot. So a snapshot that is to go waits until the
-API server has surely given such a write up. Nobody knows the lost writes of a former process: an object that exists when this one begins,
-and has no content yet, may have lost one. Only what is to go already then is not held up: it goes at once, as with upstream's controller,
-and a write that the former process lost in its last minute may leave a content behind.
+A write that gives a content to a snapshot, or to a group, and that got no answer, may still be carried out. If it makes or binds the
+content after the snapshot has gone, the content stays behind for ever, and a driver makes a snapshot for it. So a snapshot in deletion
+waits until the API server has surely given up such a write. A new process does not know the lost writes of the former one: each object that
+exists at the start and has no content yet may have lost one. Objects that are in deletion already at the start do not wait: they go at
+once, as with upstream's controller, and a write that the former process lost in its last minute may leave a content behind.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The recorder of one program: hears its ports and its order, and keeps the last of it in a ring."""
+"""The recorder of one program: records what its ports and its order report, and keeps the latest in a ring."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The ring: entries in segments, the oldest of which goes when there are too many bytes.
 
 A segment begins with what the caches held at that moment, as references: an object that has not changed since costs nothing. The first one
-has none: there the program began. What an entry holds is bytes, or values that do not change, so that its size is known.
+has none: there the program began. An entry holds bytes, or values that do not change, so that its size is known.
 """
 
 from __future__ import annotations

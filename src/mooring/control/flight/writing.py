@@ -1,4 +1,4 @@
-"""A recorder's ring as a file: a header and one line of JSON for each entry, gzipped. What is a secret is left out here at the latest."""
+"""A recorder's ring as a file: a header and one line of JSON for each entry, gzipped. It leaves out all secrets that are left."""
 
 from __future__ import annotations
 

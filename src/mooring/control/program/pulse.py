@@ -1,7 +1,7 @@
 """Whether the API server answers, for /readyz: asked when a probe asks, and for nothing that needs rights.
 
-Caches that were filled once say nothing of it: a watch of a server that hangs is silent, as one is of which there is no news. A request of
-our own every few seconds would be a load from thousands of nodes; so each probe brings one, and those that come together share it.
+Filled caches do not show it: the watch of a server that hangs is as silent as a watch without news. A request of our own every few seconds
+would be a load from thousands of nodes. So each probe causes one request, and probes at the same time share it.
 """
 
 from __future__ import annotations

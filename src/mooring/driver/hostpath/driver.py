@@ -1,9 +1,8 @@
 """The reference driver: volumes are folders, files or file systems on this machine, and attaching is book-keeping with a real disk's rules.
 
-It is what `mooring dev` runs, and what drivers can be measured by: every call is idempotent, every answer is on the disk before it
-is given (`hostpath/journal.py`), and a kill at any moment loses nothing that was answered (`hostpath/statefile.py`). It serves volumes
-that it has created, and pods' own volumes; who wants a PersistentVolume made by hand creates the volume with CreateVolume first and takes
-the id as the volume's handle.
+It is what `mooring dev` runs, and what drivers can be measured by: every call is idempotent, every answer is on the disk before it is given
+(`hostpath/journal.py`), and a kill at any moment loses nothing that was answered (`hostpath/statefile.py`). It serves volumes that it has
+created, and pods' own volumes; for a PersistentVolume made by hand, call CreateVolume first and take the id as the volume's handle.
 
 The controller's calls are in `volumes.py`, `attachments.py`, `snapshots.py`, `group_snapshots.py` and `questions.py`; the node's in
 `node/staging.py`, `node/targets.py` and `node/figures.py`.

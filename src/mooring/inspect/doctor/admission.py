@@ -1,4 +1,4 @@
-"""Pods that their namespace's Pod Security Standard refuses. Pure. Judged is only what both `baseline` and `restricted` forbid."""
+"""Pods that their namespace's Pod Security Standard refuses. Pure. It judges only what both `baseline` and `restricted` forbid."""
 
 from __future__ import annotations
 

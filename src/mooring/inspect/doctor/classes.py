@@ -1,4 +1,4 @@
-"""Classes that no driver serves, secrets that they name in vain, and defaults that compete. Pure."""
+"""Classes that no driver serves, missing secrets that they name, and several default classes. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Whether each sidecar's service account may do what the sidecar does. Pure.
 
-RBAC as it is written is what is judged: no right is asked for at the API server, since asking is a write.
+The check judges RBAC as it is written. It does not ask the API server about rights, since asking is a write.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The attacher's finalizer, on a VolumeAttachment and on a PersistentVolume. Pure.
 
-What may stay attached is judged as `mooring release` does. Here the driver may be there still, and may say itself where it has the volume.
+The judgement is that of `mooring release`. But here the driver may still be there, and may say itself where the volume is attached.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Whether the program that sets a finalizer would take it off by itself. Pure.
 
-A program that lives and has not failed does: it is its move, and nobody else's. One that lives and fails may fail for ever, so the driver's
-own answer counts there, and nothing less. One that nobody can see may live.
+A program that lives and has not failed takes it off: the move is that program's. A program that lives and fails may fail for ever: then
+only the driver's own answer counts. A program that nobody can see may live.
 """
 
 from __future__ import annotations

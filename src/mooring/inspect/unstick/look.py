@@ -1,4 +1,4 @@
-"""One look at an object, and at all that its finalizers protect. What may not be seen is an error here: nothing is proved without it."""
+"""One look at an object, and at all that its finalizers protect. An unreadable object is an error here: it leaves nothing proved."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The finalizers of snapshots, of their contents, and of claims that snapshots are being made of. Pure.
 
-The snapshot controller's own judgement is asked: what it would take off may go.
+The snapshot controller's own `decide` is called: a finalizer that it would remove may go.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What speaks for the end of one finalizer, and what against it. Pure."""
+"""The proofs that one finalizer may go, and the objections to it. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The links of what happens to a volume that is there: its growth, and the change of its class."""
+"""The links of a volume that changes: its growth, and the change of its class."""
 
 from __future__ import annotations
 

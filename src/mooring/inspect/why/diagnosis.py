@@ -1,4 +1,4 @@
-"""What an error text says of its cause: whose move it is, and the next command. Pure.
+"""The cause that an error text names: whose move it is, and the next command. Pure.
 
 The texts are those of the Go sidecars, of kubelet and scheduler, and of Mooring, which keeps them to the letter.
 """

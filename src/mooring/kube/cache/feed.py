@@ -1,7 +1,8 @@
-"""The way of changes from reflector and own writes into a cache: pruned, interned, stored, and passed to its readers.
+"""Takes changes from reflector and own writes into a cache: prunes, interns and stores them, and passes them to the readers.
 
-A write is the own write of the reader that made it; to the others it is a change like any. The watch may show it before its answer is
-here: while one is under way the changes of its object are held back from its reader, so that those which are its own can be told as such.
+A write is the own write of the reader that made it; to the others it is a change like any other. The watch may show the write before its
+answer arrives. So while a write is under way, the feed holds the changes of its object back from the writer, until it knows which of them
+are the writer's own.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ failure too, so no server can cause a hot loop; each watch is asked to end after
 logged once until its text changes, and retried. A kind that is not served is such an error: the cache keeps its content.
 
 A server that was restored from a backup goes on from older versions. It accepts a watch from a version that it has yet to reach, is silent
-until then, and would never tell what the restore undid. So before a watch resumes that broke, or did not come to a newer version, and
-before one that begins long after its list was asked for, the server's version is asked for; if it went back, as a bookmark or the answer
-to a request of others may show too (`set_back`), all is listed again.
+until then, and never shows what the restore undid. So the reflector asks for the server's version in three cases: before it resumes a watch
+that broke, before it resumes one that did not come to a newer version, and before a watch that begins long after the request for its list.
+If the version went back, it lists all again. A bookmark, or the answer to a request of others, may show that, too (`set_back`).
 
 Source: client-go tools/cache (reflector): its times and back-off. Differs from client-go: only the newest state is listed, never "any"
 (resourceVersion 0 answers without pages, and may be older than what is known); no streaming list.

@@ -1,4 +1,4 @@
-"""A program that is run to its end for what it prints: what it has started does not hold that up."""
+"""Runs a program to its end and takes its output, without waiting for other programs that it has started."""
 
 from __future__ import annotations
 

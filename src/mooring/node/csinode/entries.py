@@ -1,10 +1,10 @@
-"""Holds CSINode to the drivers that are registered: takes off those that nobody registers any more, enters those that it has lost.
+"""Keeps CSINode true to the registered drivers: removes entries that nobody registers any more, and restores lost ones.
 
-The first are entries from before the agent's start, or that could not be taken off in time; the second were taken off by another hand, or
-by a write of one's own that was given up and was carried out after the driver had come back.
+An entry to remove is from before the agent's start, or could not be removed in time. A lost entry was removed by somebody else, or by a
+write of the agent's that it had given up, and that was carried out after the driver had come back.
 
-The scheduler and the provisioner believe what CSINode says: a driver that will not come back would have pods and volumes placed where
-nobody can mount them, and places none for a driver that is not named. Differs from a kubelet, which leaves both for good.
+The scheduler and the provisioner trust CSINode: for a driver that will not come back they would place pods and volumes where nobody can
+mount them, and for a driver that is not named they place none. Differs from a kubelet, which leaves both for good.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Drivers register with the node: sockets appear in a folder, their plugins are asked, entered, and told."""
+"""Drivers register with the node: for each socket in the folder the agent asks the plugin, enters the driver, and reports the result."""

@@ -1,8 +1,8 @@
 """The changes that wake attachments and volumes.
 
-Retries wait for the event that could heal them as well as for the clock: the volume, the node's registration, room on a full node, the
-end of an attachment that held a single-node volume. Our own writes wake nobody but those that waited for a deletion; but a change by
-others that the answer to a write shows wakes as an event does, since the event will bring nothing new any more.
+Retries wait for the event that could heal them as well as for the clock: the volume, the node's registration, room on a full node, the end
+of an attachment that held a single-node volume. Our own writes wake only keys that wait for a deletion. But if the answer to a write shows
+a change by others, that wakes keys as its event would, since the event will bring nothing new any more.
 """
 
 from __future__ import annotations

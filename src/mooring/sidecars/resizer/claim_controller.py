@@ -1,7 +1,7 @@
 """Growing and modifying, as far as they are alike: a claim is decided, waits, or has its actions performed; users hear of problems.
 
-A claim that failed comes again after its back-off, or at once when something changes that could heal it. A problem is told when it is
-another one than before, and again while it lasts, so that it stays in sight.
+A claim that failed comes again after its back-off, or at once when something changes that could heal it. Users hear of a problem when it is
+a new one, and again while it lasts, so that it stays in sight.
 
 A write after a call is based on the object as it was read: a write that is carried out late undoes nothing.
 """

@@ -1,7 +1,7 @@
 """The changes that wake claims.
 
-Our own writes wake nobody, so that the report of a failure does not defeat its back-off; but a change by others that the answer to a write
-shows wakes as an event does, since the event will bring nothing new any more.
+Our own writes wake nobody, so that the report of a failure does not defeat its back-off; but if the answer to a write shows a change by
+others, that wakes claims as its event would, since the event will bring nothing new any more.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Requests that the driver holds for infeasible: not tried again for a while, unless something changes that could heal them. Pure."""
+"""Requests that the driver has called infeasible: they wait for a while, unless something changes that could heal them. Pure."""
 
 from __future__ import annotations
 

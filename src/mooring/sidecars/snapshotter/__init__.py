@@ -1,1 +1,1 @@
-"""The driver's side of snapshots: makes and deletes what contents stand for, and writes on them what the driver says."""
+"""The driver's side of snapshots: makes and deletes the snapshots of contents, and writes the driver's answers to their status."""

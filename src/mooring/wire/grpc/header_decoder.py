@@ -1,7 +1,7 @@
 """Header blocks in the order in which they came: HPACK by the library of that name, with what it lacks in bounds, and remembered blocks.
 
 A peer's second block has the bytes of its first, since both sides have indexed its fields by then. A block that changes no table means the
-same until another one does, so that most calls never come to the library.
+same until another block changes one, so most blocks need no call of the library.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One connection to a server: a socket, the HTTP/2 connection on it, and the calls that wait for an answer.
 
 The socket is read and written by callbacks of the event loop, without a transport or a task: connecting to a unix socket never waits, and
-what calls of one turn of the loop have to say goes out in one write; a call behind a fence goes out at once, as long as it may.
+all calls of one turn of the loop go out in one write. A call behind a fence goes out at once, while the fence is open.
 """
 
 from __future__ import annotations

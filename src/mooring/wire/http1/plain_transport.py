@@ -1,4 +1,4 @@
-"""A connection without TLS, with the face of `TlsTransport`."""
+"""A connection without TLS, with the interface of `TlsTransport`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Adds a finalizer, and removes it; and reads the pods that a decision lacks.
 
 pvc-protection asks the API server for a namespace's pods only where the cache can't prove that it has all pods from when the claim was
-deleted; the peer asks for each batch of claims.
+deleted; kube-controller-manager asks for each batch of claims.
 """
 
 from __future__ import annotations

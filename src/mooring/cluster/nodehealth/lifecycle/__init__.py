@@ -1,1 +1,1 @@
-"""The life of nodes: who is silent becomes unknown and tainted."""
+"""The life of nodes: a silent node becomes Unknown and tainted."""

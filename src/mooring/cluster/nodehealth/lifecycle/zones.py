@@ -1,4 +1,4 @@
-"""How well each zone is, and how many of its nodes may get a NoExecute taint. Pure.
+"""The health of each zone, and how many of its nodes may get a NoExecute taint. Pure.
 
 Where many nodes seem to be dead it is rather the network: then evictions are slow, or stop. Where all nodes of all zones seem to be
 dead it is most likely this process that hears nothing.

@@ -2,7 +2,7 @@
 
 A label is used where the driver's CSIDriver says seLinuxMount, for volumes that one pod alone may use; with the gate SELinuxMount for all.
 Source: kubelet 1.36, pkg/volume/util/selinux.go; go-selinux for the defaults. Differs: a pod whose options name no level gets no label,
-for the level that would be made up for it is nowhere to be read.
+since no object shows the level that the runtime would choose.
 """
 
 from __future__ import annotations

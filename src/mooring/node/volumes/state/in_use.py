@@ -2,9 +2,10 @@
 
 A volume's name is in the list from before its first step until after its last: as long as a pod wants the volume, as it is here
 (`ActualState.in_use`), or as it may be here still (`NamesInUse`). `InUseReport` writes the list, one write for all that changed within a
-moment.  A place on the disk whose record can't be read is in doubt: any volume may be there that is not known to be elsewhere. Such a
-volume is not unstaged, and stays in the list, until the record can be read, the place is empty, or a pod that wants a volume there shows
-which one it is.
+moment.
+
+A place on the disk whose record can't be read is in doubt: any volume may be there that is not known to be elsewhere. Such a volume is not
+unstaged, and stays in the list, until the record can be read, the place is empty, or a pod that wants a volume there shows which one it is.
 
 A write is valid for one version of the Node only. So a write whose answer was lost, and which is carried out late, removes no name that was
 added since. As long as there may be such a write, the next one notes the version in an annotation: otherwise a write of the same names

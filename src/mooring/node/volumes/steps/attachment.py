@@ -1,8 +1,8 @@
-"""A volume's attachment to this node: waited for where a controller attaches, made and deleted where the node does so itself.
+"""A volume's attachment to this node: the agent waits for it where a controller attaches, or else makes and deletes it itself.
 
-Source: kubelet 1.36, the latter with enableControllerAttachDetach off. There a volume stands in `volumesInUse` before its VolumeAttachment
-is made, and until it is gone: an agent that starts finds there what an earlier one has attached. Each step asks once; the next look comes
-soon, so that no pod that leaves waits for an attacher.
+Source: kubelet 1.36; its setting enableControllerAttachDetach, when off, makes the node attach. Then a volume stands in `volumesInUse`
+before its VolumeAttachment is made, and until it is gone: an agent that starts finds there what an earlier one has attached. Each step asks
+once; the next look comes soon, so that no pod that leaves waits for an attacher.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A pod's fsGroup on a volume: whether the node sets it, and the walk that does.
 
-Source: kubelet 1.36, pkg/volume/csi and pkg/volume/volume_linux.go. A driver that sets the group itself (VOLUME_MOUNT_GROUP) is told it,
-and nothing is walked.
+Source: kubelet 1.36, pkg/volume/csi and pkg/volume/volume_linux.go. A driver that sets the group itself (VOLUME_MOUNT_GROUP) gets it with
+the call, and there is no walk.
 """
 
 from __future__ import annotations

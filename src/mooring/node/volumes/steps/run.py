@@ -1,8 +1,8 @@
 """How steps run: each in a task of its own, mounts within a limit, and what a failure comes to.
 
 A driver that hangs keeps no worker from the volumes of others. The number of tasks has the bound that matters: one for each volume on the
-node, and one for each pod that a volume is being taken from. Where the node's owner sets a limit to the mounts of a driver, they go first
-that come first.
+node, and one for each pod that a volume is being taken from. If the node's owner limits the mounts of a driver, they go first come, first
+served.
 """
 
 from __future__ import annotations

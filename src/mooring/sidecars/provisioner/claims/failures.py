@@ -1,4 +1,4 @@
-"""Attempts that have failed: users learn why, and it is said when the claim comes again."""
+"""Failed attempts: tells users why, and decides when the claim comes again."""
 
 from __future__ import annotations
 

@@ -2,8 +2,10 @@
 
 A volume has one object. Another one, of whatever name, may have been written by hand while the creation of the volume was open, or the
 driver may have answered with somebody's volume: then the volume is neither stored a second time, nor deleted. `decide_after.py` decides
-that; `VolumeRejection._delete` calls DeleteVolume.  It repeats the deletion itself, and not by the controller's queue: all tries are one
-attempt within one timeout, as external-provisioner makes them, while the claim's key stays in hand.
+that; `VolumeRejection._delete` calls DeleteVolume.
+
+It repeats the deletion itself, and not by the controller's queue: all tries are one attempt within one timeout, as external-provisioner
+makes them, while the claim's key stays in hand.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Carries out the decision about a PersistentVolume, in order; before its volume is deleted, the attachments are checked once more.
 
-Their cache may lag behind. That much is as in external-provisioner: an attachment of the last moment is the driver's to refuse. But a
-watch that has been silent for a while may hide attachments that have existed for long, so then the API server itself is asked.
+Their cache may lag behind by a moment, as in external-provisioner: then the driver has to refuse. But a watch that has been silent for a
+while may hide attachments that have existed for long, so then the provisioner asks the API server itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The life of an intent as a table: from a state and an event to the next state.
 
-An intent is open from before CreateVolume until its volume is stored as a PersistentVolume, or surely does not exist. Whether it was left
-unattended for long is no state: it is stored with the intent, and true of it in any.
+An intent is open from before CreateVolume until its volume is stored as a PersistentVolume, or surely does not exist. That an intent was
+left unattended for long is no state: it is stored beside the state.
 """
 
 from __future__ import annotations

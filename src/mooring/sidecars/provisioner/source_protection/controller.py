@@ -2,9 +2,9 @@
 
 Users are counted. A finalizer on a snapshot that this process added, or the one before for a volume that the journal names, stays for
 volumes that are being made, also those of deleted claims, and for claims whose turn comes; it is removed at once after the last one. Claims
-that wait for something else, a node perhaps, do not hold it. One that some other process left is removed after a whole sweep interval in
-which no claim at all waited for a volume from the snapshot: another instance may have added it for a claim that is not in this cache yet.
-The finalizer of a clone's source stays for all claims that wait for it.
+that wait for something else, such as a node, do not hold it. A finalizer that another process left is removed after a whole sweep interval
+in which no claim waited for a volume from the snapshot: another instance may have added it for a claim that is not in this cache yet. The
+finalizer of a clone's source stays for all claims that wait for it.
 """
 
 from __future__ import annotations

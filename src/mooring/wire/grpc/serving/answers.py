@@ -1,4 +1,4 @@
-"""Header blocks and trailers of answers. Nothing is indexed, so that what is said to one client may be said to each."""
+"""Header blocks and trailers of answers. Nothing is indexed, so the same bytes serve every client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much a server takes of its clients."""
+"""How much a server accepts from its clients."""
 
 from __future__ import annotations
 
