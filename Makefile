@@ -189,6 +189,10 @@ lock: .venv/ready ## Write requirements.lock; UPGRADE=1 takes newer versions
 sbom: .venv/ready ## Write the parts lists of a release (CycloneDX) to dist
 	@hack/sbom
 
+.PHONY: release-check
+release-check: .venv/ready ## The checklist of a release; BASE=python@sha256:...
+	@$(BIN)/python -m hack.release_check $(if $(BASE),--base $(BASE)) $(ARGS)
+
 .PHONY: clean
 clean: ## Remove .venv and all caches of the tools
 	rm -rf .venv .venv-bench .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist

@@ -15,12 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
+from hack.locks import LOCKS, direct_requirements, locked
 from mooring.base.flags import flags_of, gates_of
 from mooring.cli.completion import TABLES
-from tests.support.locks import locked
 from tests.support.tidy import findings, imported_modules
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -533,20 +531,6 @@ def test_no_file_names_a_package_registry_or_a_place_on_somebodys_machine() -> N
 # -- the lock
 
 
-def direct_requirements() -> dict[str, Requirement]:
-    """What pyproject.toml asks for itself, by normalised name: run time, extras and the group dev with what it includes."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    texts = [*project["project"]["dependencies"], *(one for extra in project["project"]["optional-dependencies"].values() for one in extra)]
-    groups = ["dev"]
-    while groups:
-        for one in project["dependency-groups"][groups.pop()]:
-            if isinstance(one, str):
-                texts.append(one)
-            else:
-                groups.append(one["include-group"])
-    return {canonicalize_name(requirement.name): requirement for requirement in map(Requirement, texts)}
-
-
 def test_the_lock_holds_what_pyproject_asks_for() -> None:
     """Run `make lock` when this fails."""
     packages = locked("requirements.lock")
@@ -559,7 +543,7 @@ def test_the_lock_holds_what_pyproject_asks_for() -> None:
 
 
 def test_every_locked_file_has_its_hash() -> None:
-    for file in ("requirements.lock", "hack/image.lock", "hack/build.lock", "hack/uv.txt"):
+    for file in LOCKS:
         packages = locked(file)
         assert packages
         assert [] == [name for name, (_, text) in packages.items() if "--hash=sha256:" not in text]

@@ -13,8 +13,8 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from hack.locks import locked
 from mooring.cli.mooring import COMMANDS
-from tests.support.locks import locked
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]) - {"kubectl-mooring"}

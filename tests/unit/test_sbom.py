@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from hack.locks import ROOT, locked
 from tests.support.builders import Json
-from tests.support.locks import ROOT, locked
 
 pytestmark = pytest.mark.slow
 
