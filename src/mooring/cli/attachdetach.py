@@ -46,7 +46,7 @@ class AttachDetachFlags(AttachDetachOptions, AsKubectlFlags, ManagerFlags):
         "leader-elect-resource-name",
         STRING,
         "mooring-attachdetach",
-        "Name of the Lease. kube-controller-manager's own is another one, so that both run side by side.",
+        "Name of the Lease. kube-controller-manager holds another one, so this Lease does not keep the two apart.",
         Section.ELECTION,
     )
     lease_duration_s: float = flag(

@@ -38,8 +38,8 @@ OFF_OR_CUT_OFF: Final = (
 )
 
 EXIT_CODES: Final = """
-Exit codes: 0 the node is {done};
-3 it could be, but for --dry-run; 2 the command line is wrong; 1 it could not
+Exit codes: 0 the node is {done}; 3 it is possible, and
+--dry-run has written nothing; 2 the command line is wrong; 1 it could not
 look, it refused, or the question was answered with no.
 """
 

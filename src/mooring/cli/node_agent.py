@@ -34,9 +34,9 @@ class NodeAgentFlags(AgentOptions, AsKubectlFlags, ManagerFlags, GateFlags):
         "capacity", PAIRS, {}, "The Node's resources, as in cpu=4,memory=8Gi; others come from the machine and --max-pods."
     )
     allocatable: Mapping[str, str] = flag(
-        "allocatable", PAIRS, {}, "The part of the capacity for pods; all of a resource that is not named."
+        "allocatable", PAIRS, {}, "How much of the capacity pods may use; of a resource that is not named, all."
     )
-    max_pods: int = flag("max-pods", UINT, 110, "Pods that the Node takes.")
+    max_pods: int = flag("max-pods", UINT, 110, "The most pods that may be on the Node.")
     root_dir: str = flag("root-dir", STRING, "/var/lib/kubelet", "The root folder: sockets, staged and published volumes are below it.")
 
 

@@ -115,7 +115,7 @@ class AsKubectlFlags:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LogLengthFlags:
-    max_grpc_log_length: int = flag("max-grpc-log-length", INT, -1, "Characters of a logged gRPC response at the most; -1 is no limit.")
+    max_grpc_log_length: int = flag("max-grpc-log-length", INT, -1, "The most characters of a gRPC response in the log; -1 is no limit.")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -149,13 +149,13 @@ class FlightRecorderFlags:
         "flight-recorder-bytes", UINT, FLIGHT_RECORDER_BYTES, "How much the flight recorder keeps, in bytes of memory.", Section.DIAGNOSTICS
     )
     flight_recorder_dir: str = flag(
-        "flight-recorder-dir", STRING, "", "The folder of its files. Empty: the system's for temporary files.", Section.DIAGNOSTICS
+        "flight-recorder-dir", STRING, "", "The folder for its files. Empty: the system's for temporary files.", Section.DIAGNOSTICS
     )
     flight_recorder_stuck_s: float = flag(
         "flight-recorder-stuck",
         DURATION,
         900.0,
-        "Write a file when an object has failed for so long, at most one an hour; 0 is never.",
+        "Write a file when an object has failed for this long, at most one an hour; 0 is never.",
         Section.DIAGNOSTICS,
     )
 

@@ -33,7 +33,7 @@ OUTPUTS: Final = ("text", "json", "yaml", "html")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TimelineFlags(AsKubectlFlags, ProcessFlags):
-    namespace: str = flag("namespace", STRING, "", "Of the object; the kubeconfig's without it.")
+    namespace: str = flag("namespace", STRING, "", "The object's namespace. Empty: the kubeconfig's.")
     n: str = flag("n", STRING, "", "The same as --namespace.")
     output: str = flag("output", STRING, "text", "text, json, yaml or html: one page that needs no network.")
     o: str = flag("o", STRING, "", "The same as --output.")

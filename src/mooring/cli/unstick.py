@@ -46,7 +46,7 @@ off, or the question was answered with no.
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UnstickFlags(AsKubectlFlags, ProcessFlags):
-    namespace: str = flag("namespace", STRING, "", "Of the object; the kubeconfig's without it.")
+    namespace: str = flag("namespace", STRING, "", "The object's namespace. Empty: the kubeconfig's.")
     n: str = flag("n", STRING, "", "The same as --namespace.")
     output: str = flag("output", STRING, "text", "text, json or yaml.")
     o: str = flag("o", STRING, "", "The same as --output.")

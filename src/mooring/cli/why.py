@@ -47,7 +47,9 @@ wrong; 1 it could not look.
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WhyFlags(AsKubectlFlags, ProcessFlags):
-    namespace: str = flag("namespace", STRING, "", "Of the object; the kubeconfig's without it. For a list: of that namespace alone.")
+    namespace: str = flag(
+        "namespace", STRING, "", "The object's namespace. Empty: the kubeconfig's. Without an object: list this namespace alone."
+    )
     n: str = flag("n", STRING, "", "The same as --namespace.")
     output: str = flag("output", STRING, "text", "text, json or yaml.")
     o: str = flag("o", STRING, "", "The same as --output.")

@@ -12,7 +12,7 @@ from mooring.base.flags import flag, gate
 class SnapshotControllerOptions:
     """groups: whether group snapshots are taken care of."""
 
-    worker_threads: int = flag("worker-threads", INT, 10, "How many snapshots, contents and claims each are worked on at once.")
+    worker_threads: int = flag("worker-threads", INT, 10, "How many workers there are for each: snapshots, contents and claims.")
     retry_interval_start_s: float = flag(
         "retry-interval-start", DURATION, 1.0, "Initial retry interval of a write that failed. It doubles with each failure."
     )

@@ -26,10 +26,10 @@ class Rules:
     )
     strict_topology: bool = flag("strict-topology", BOOL, False, "With a selected node, ask for a volume there and nowhere else.")
     immediate_topology: bool = flag(
-        "immediate-topology", BOOL, True, "Without a selected node, ask for a volume anywhere in the cluster; false: say nothing of places."
+        "immediate-topology", BOOL, True, "Without a selected node, ask for a volume anywhere in the cluster; false: send no topology."
     )
     controller_publish_readonly: bool = flag(
-        "controller-publish-readonly", BOOL, False, "Mark volumes that are for many readers alone as read-only."
+        "controller-publish-readonly", BOOL, False, "Mark volumes with ReadOnlyMany as their only access mode as read-only."
     )
     prevent_volume_mode_conversion: bool = flag(
         "prevent-volume-mode-conversion", BOOL, True, "Refuse to restore a snapshot in another volume mode, unless its content allows it."
@@ -48,7 +48,7 @@ class NodeOptions:
         "node-deployment-immediate-binding", BOOL, True, "With node-deployment: take claims with immediate binding, too."
     )
     base_delay_s: float = flag(
-        "node-deployment-base-delay", DURATION, 20.0, "With node-deployment: the first wait before a claim with immediate binding."
+        "node-deployment-base-delay", DURATION, 20.0, "With node-deployment: the first wait before it takes a claim with immediate binding."
     )
     max_delay_s: float = flag("node-deployment-max-delay", DURATION, 60.0, "With node-deployment: how long to wait at the most.")
 

@@ -1,8 +1,8 @@
 """The snapshotter of one driver: which change of a content wakes it, and when the driver is asked again.
 
-The snapshotter asks at steady intervals for a snapshot that is made and not ready; a change of the content begins them anew. Failures have
-the back-off of the flags. Differs from csi-snapshotter, which has one doubling back-off for both, so that a snapshot that took three
-minutes may be seen five minutes later.
+The snapshotter asks at steady intervals for a snapshot that is made and not ready; when the driver says something new, they begin anew.
+Failures have the back-off of the flags. Differs from csi-snapshotter, which has one doubling back-off for both, so that a snapshot that
+took three minutes may be seen five minutes later.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Final
 from mooring.base.flagkinds import BOOL, DURATION, INT, STRING, GateStage
 from mooring.base.flags import flag, gate
 
-_LENGTH_TEXT: Final = "Characters of the uid in the name of a made {}, without its dashes; -1 takes it as it is."
+_LENGTH_TEXT: Final = "Characters of the uid in the name of a new {}, without its dashes; -1 takes it as it is."
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -22,10 +22,10 @@ class SnapshotterOptions:
     )
     retry_interval_max_s: float = flag("retry-interval-max", DURATION, 300.0, "Maximum retry interval of failed creation or deletion.")
     resync_s: float = flag("resync-period", DURATION, 900.0, "How often all contents are looked at again.")
-    snapshot_name_prefix: str = flag("snapshot-name-prefix", STRING, "snapshot", "Prefix of the name of a made snapshot.")
+    snapshot_name_prefix: str = flag("snapshot-name-prefix", STRING, "snapshot", "Prefix of the name of a new snapshot.")
     snapshot_name_uuid_length: int = flag("snapshot-name-uuid-length", INT, -1, _LENGTH_TEXT.format("snapshot"))
     groupsnapshot_name_prefix: str = flag(
-        "groupsnapshot-name-prefix", STRING, "groupsnapshot", "Prefix of the name of a made group snapshot."
+        "groupsnapshot-name-prefix", STRING, "groupsnapshot", "Prefix of the name of a new group snapshot."
     )
     groupsnapshot_name_uuid_length: int = flag("groupsnapshot-name-uuid-length", INT, -1, _LENGTH_TEXT.format("group snapshot"))
     extra_create_metadata: bool = flag(
