@@ -1,7 +1,7 @@
 """The alerts. Each has a page docs/runbooks/NAME.md, and a test that makes it fire by a fault (tests/unit/monitoring).
 
-A threshold is well beyond anything that heals by itself: back-off ends at five minutes, and a node has six before its volumes are
-detached by force.
+They go by job and container, since a ServiceMonitor gives all sidecars of a pod one job. A threshold is well beyond anything that heals by
+itself: back-off ends at five minutes, and a node has six before its volumes are detached by force.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Alert:
 ALERTS: Final = (
     Alert(
         "MooringDriverLost",
-        "max by (namespace, pod, driver_name) (mooring_driver_connected) == 0",
+        "min by (namespace, pod, driver_name) (mooring_driver_connected) == 0",
         "2m",
         "critical",
         "{{ $labels.pod }} has lost its CSI driver",
@@ -61,27 +61,29 @@ ALERTS: Final = (
     ),
     Alert(
         "MooringNoLeader",
-        "max by (namespace, job, lease) (mooring_leader) == 0\n"
-        'or (max by (namespace, job) (leader_election_master_status{name=""}) == 0 unless on (namespace, job) mooring_leader)',
+        "max by (namespace, job, container, lease) (mooring_leader) == 0\n"
+        'or (max by (namespace, job, container) (leader_election_master_status{name=""}) == 0'
+        " unless on (namespace, job, container) mooring_leader)",
         "3m",
         "critical",
-        "Nobody leads {{ $labels.job }}",
-        "All replicas of {{ $labels.job }} in {{ $labels.namespace }} stand by{{ with $labels.lease }} for Lease {{ . }}{{ end }}: "
-        "its work is left undone.",
+        "Nobody leads {{ $labels.job }} {{ $labels.container }}",
+        "All replicas of {{ $labels.job }} {{ $labels.container }} in {{ $labels.namespace }} stand by"
+        "{{ with $labels.lease }} for Lease {{ . }}{{ end }}: its work is left undone.",
         go_too=True,
     ),
     Alert(
         "MooringWatchBroken",
-        "min by (namespace, pod, resource) (mooring_watch_healthy) == 0",
+        "min by (namespace, pod, container, resource) (mooring_watch_healthy) == 0",
         "10m",
         "critical",
-        "{{ $labels.pod }} does not see {{ $labels.resource }}",
+        "{{ $labels.pod }} {{ $labels.container }} does not see {{ $labels.resource }}",
         "Pod {{ $labels.namespace }}/{{ $labels.pod }} can't list or watch {{ $labels.resource }}: it acts on what it knew before, or not "
         "at all.",
     ),
     Alert(
         "MooringQueueStuck",
-        f"max by (namespace, job, name) (workqueue_longest_running_processor_seconds and on (namespace, job) {_OF_CSI}) > {15 * MINUTE}",
+        "max by (namespace, job, container, name) (workqueue_longest_running_processor_seconds"
+        f" and on (namespace, job, container) {_OF_CSI}) > {15 * MINUTE}",
         "1m",
         "critical",
         "A worker of {{ $labels.name }} hangs",
@@ -91,7 +93,7 @@ ALERTS: Final = (
     ),
     Alert(
         "MooringKeyStuck",
-        f"max by (namespace, job, name) (mooring_oldest_key_seconds) > {30 * MINUTE}",
+        f"max by (namespace, job, container, name) (mooring_oldest_key_seconds) > {30 * MINUTE}",
         "5m",
         "warning",
         "Something in {{ $labels.name }} has failed for {{ $value | humanizeDuration }}",
@@ -100,7 +102,7 @@ ALERTS: Final = (
     ),
     Alert(
         "MooringCallsFail",
-        "sum by (namespace, job, driver_name, method_name, grpc_status_code) (\n"
+        "sum by (namespace, job, container, driver_name, method_name, grpc_status_code) (\n"
         '  increase(csi_sidecar_operations_seconds_count{grpc_status_code!~"OK|Aborted"}[15m])\n'
         '  or increase(csi_operations_seconds_count{grpc_status_code!~"OK|Aborted"}[15m])\n'
         ") >= 5",
@@ -113,7 +115,7 @@ ALERTS: Final = (
     ),
     Alert(
         "MooringIntentsOld",
-        f"max by (namespace, job) (mooring_provisioner_intents_oldest_seconds) > {15 * MINUTE}",
+        f"max by (namespace, job, container) (mooring_provisioner_intents_oldest_seconds) > {15 * MINUTE}",
         "1m",
         "warning",
         "A volume is in the making for {{ $value | humanizeDuration }}",
@@ -122,7 +124,7 @@ ALERTS: Final = (
     ),
     Alert(
         "MooringMultiAttachBlocked",
-        "sum by (namespace, job, class) (multi_attach_blocked) > 0",
+        "sum by (namespace, job, container, class) (multi_attach_blocked) > 0",
         "10m",
         "warning",
         "{{ $value }} volumes wait for another node to let go",
@@ -131,8 +133,8 @@ ALERTS: Final = (
     ),
     Alert(
         "MooringGrowthStuck",
-        f'max by (namespace, job, waits_for) (mooring_resizer_growths_oldest_seconds{{waits_for!="node"}}) > {15 * MINUTE}\n'
-        f'or max by (namespace, job, waits_for) (mooring_resizer_growths_oldest_seconds{{waits_for="node"}}) > {HOUR}',
+        f'max by (namespace, job, container, waits_for) (mooring_resizer_growths_oldest_seconds{{waits_for!="node"}}) > {15 * MINUTE}\n'
+        f'or max by (namespace, job, container, waits_for) (mooring_resizer_growths_oldest_seconds{{waits_for="node"}}) > {HOUR}',
         "5m",
         "warning",
         "A volume does not grow for {{ $value | humanizeDuration }}",
@@ -140,8 +142,10 @@ ALERTS: Final = (
     ),
     Alert(
         "MooringSnapshotStuck",
-        f'max by (namespace, job, operation_name) (mooring_snapshot_oldest_seconds{{operation_name!~".*AndReady"}}) > {15 * MINUTE}\n'
-        f'or max by (namespace, job, operation_name) (mooring_snapshot_oldest_seconds{{operation_name=~".*AndReady"}}) > {6 * HOUR}',
+        "max by (namespace, job, container, operation_name)"
+        f' (mooring_snapshot_oldest_seconds{{operation_name!~".*AndReady"}}) > {15 * MINUTE}\n'
+        "or max by (namespace, job, container, operation_name)"
+        f' (mooring_snapshot_oldest_seconds{{operation_name=~".*AndReady"}}) > {6 * HOUR}',
         "5m",
         "warning",
         "{{ $labels.operation_name }} takes {{ $value | humanizeDuration }}",

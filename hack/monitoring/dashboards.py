@@ -6,7 +6,7 @@ from typing import Final
 
 from hack.monitoring.grafana import Dashboard, Panel
 
-_CHOSEN: Final = 'namespace=~"$namespace", job=~"$job"'
+_CHOSEN: Final = 'namespace=~"$namespace", job=~"$job", container=~"$container"'
 _RATE: Final = "$__rate_interval"
 
 
@@ -44,8 +44,8 @@ _QUEUES: Final = (
     Panel("Work on a key: 99th percentile", _p99("workqueue_work_duration_seconds", "name"), "{{name}}", "s"),
 )
 _PROCESS: Final = (
-    Panel("Processor", f"rate(process_cpu_seconds_total{{{_CHOSEN}}}[{_RATE}])", "{{pod}}", "percentunit"),
-    Panel("Memory", f"process_resident_memory_bytes{{{_CHOSEN}}}", "{{pod}}", "bytes"),
+    Panel("Processor", f"rate(process_cpu_seconds_total{{{_CHOSEN}}}[{_RATE}])", "{{pod}} {{container}}", "percentunit"),
+    Panel("Memory", f"process_resident_memory_bytes{{{_CHOSEN}}}", "{{pod}} {{container}}", "bytes"),
 )
 _STEPS: Final = Panel(
     "Attaches and detaches: 99th percentile", _p99("storage_operation_duration_seconds", "operation_name"), "{{operation_name}}", "s"

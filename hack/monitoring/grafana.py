@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 
@@ -28,9 +28,13 @@ class Dashboard:
     of: str
     panels: tuple[Panel, ...]
 
-    def _of_namespace(self) -> str:
-        begin, brace, rest = self.of.partition("{")
-        return f'{begin}{{namespace=~"$namespace"{", " + rest if brace else "}"}'
+    def _variables(self) -> Iterator[Mapping[str, Any]]:
+        """Each lists what there is of this role under the choices before it."""
+        name, _, matchers = self.of.rstrip("}").partition("{")
+        chosen = [matchers] if matchers else []
+        for label in LABELS:
+            yield _variable(label, f"{name}{{{', '.join(chosen)}}}")
+            chosen.append(f'{label}=~"${label}"')
 
     def model(self) -> Mapping[str, Any]:
         """Grafana's JSON."""
@@ -50,10 +54,13 @@ class Dashboard:
             "refresh": "30s",
             "time": {"from": "now-3h", "to": "now"},
             "timezone": "",
-            "templating": {"list": [_SOURCE, _variable("namespace", self.of), _variable("job", self._of_namespace())]},
+            "templating": {"list": [_SOURCE, *self._variables()]},
             "panels": panels,
         }
 
+
+LABELS: Final = ("namespace", "job", "container")
+"""A dashboard's variables."""
 
 _WIDTH: Final = 24
 _DATA: Final = {"type": "prometheus", "uid": "${datasource}"}
@@ -71,7 +78,6 @@ def _variable(label: str, series: str) -> Mapping[str, Any]:
         "refresh": 2,
         "multi": True,
         "includeAll": True,
-        "allValue": ".*",
         "current": {"selected": True, "text": ["All"], "value": ["$__all"]},
     }
 

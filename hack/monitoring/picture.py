@@ -74,7 +74,7 @@ async def _hour() -> Scrapes:
 
 def _evaluated(scrapes: Scrapes, panel: Panel) -> Lines:
     """The panel's lines as Prometheus has them, a point each scrape; of a single value only the last."""
-    expr = panel.expr.replace("$namespace", ".*").replace("$job", ".*").replace("$__rate_interval", "4m")
+    expr = panel.expr.replace("$namespace", ".*").replace("$job", ".*").replace("$container", ".*").replace("$__rate_interval", "4m")
     end_s = MINUTES * 60
     times = [end_s] if panel.kind == "stat" else [number * SCRAPE_S for number in range(1, int(end_s / SCRAPE_S) + 1)]
     tests = [{"expr": expr, "eval_time": f"{at:g}s", "exp_samples": [{"labels": '{nobody="expects"}', "value": 1}]} for at in times]

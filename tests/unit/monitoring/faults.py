@@ -12,13 +12,13 @@ from mooring.kube.errors import Forbidden
 
 
 class Refused(ServerFaults):
-    """The API server refuses these kinds, from the moment when it is on."""
+    """The API server refuses these kinds, or one object of theirs, from the moment when it is on."""
 
-    def __init__(self, plural: str, *, on: bool = True) -> None:
-        self._plural, self.on = plural, on
+    def __init__(self, plural: str, name: str = "", *, on: bool = True) -> None:
+        self._plural, self._name, self.on = plural, name, on
 
     async def before(self, verb: str, kind: Kind[Any], name: str) -> None:
-        if self.on and kind.plural == self._plural:
+        if self.on and kind.plural == self._plural and self._name in (name, ""):
             raise Forbidden(f"{kind.plural} are forbidden")
 
     async def deliver(self, kind: Kind[Any], event: WatchEvent[Any]) -> None:

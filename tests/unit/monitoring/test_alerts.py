@@ -106,7 +106,7 @@ async def snapshot(world: MonitoredWorld) -> None:
 
 FAULTS: Final[dict[str, tuple[Fault, ServerFaults | None, int, set[str]]]] = {
     "MooringDriverLost": (lose_the_driver, None, 10, set()),
-    "MooringNoLeader": (nothing, Refused("leases"), 10, set()),
+    "MooringNoLeader": (nothing, Refused("leases", "external-attacher-leader-csi-test"), 10, set()),
     "MooringWatchBroken": (nothing, Refused("volumeattachments"), 20, set()),
     "MooringQueueStuck": (attach, Unanswered("volumeattachments"), 25, set()),
     "MooringKeyStuck": (fail_to_provision, None, 45, {"MooringCallsFail"}),

@@ -7,7 +7,7 @@ import functools
 import json
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 from unittest import mock
@@ -23,26 +23,45 @@ from tests.sim.node import life, run
 from tests.sim.node.disk import NodeLoop
 from tests.sim.node.plan import plan_of
 from tests.sim.node.world import NodeWorld
-from tests.support.builders import a_claim, a_pod
+from tests.support.builders import Json, a_claim, a_pod
 from tests.support.real import binary
 from tests.support.scripted_driver import PUBLISH, Fail
 from tests.support.virtual_loop import run_virtual
 from tests.unit.monitoring.faults import Refused
 from tests.unit.monitoring.prometheus import judged
-from tests.unit.monitoring.world import SCRAPE_S, Scrapes, monitored
+from tests.unit.monitoring.world import SCRAPE_S, Scrapes, Series, monitored
 
 BOARDS: Final = sorted(path.stem for path in FOLDER.glob("dashboards/*.json"))
 ZERO: Final = " or vector(0)"
 """What a panel shows in place of nothing. Such a query has to find something, too, if only in some program."""
 
 
-def queries(board: str) -> Iterator[str]:
-    """As Grafana sends them, for the programs of this role that ran."""
-    for panel in json.loads((FOLDER / f"dashboards/{board}.json").read_text())["panels"]:
+def queries(board: str, series: Iterable[Series]) -> Iterator[str]:
+    """As Grafana sends them, with all chosen that it offers for these series."""
+    model = json.loads((FOLDER / f"dashboards/{board}.json").read_text())
+    offered = {f"${label}": "|".join(sorted(values)) for label, values in choices(model, series).items()}
+    assert all(offered.values())
+    for panel in model["panels"]:
         for target in panel["targets"]:
-            job = "node-agent" if board == "node" and ZERO not in target["expr"] else ".*"
-            values = {"$namespace": ".*", "$job": job, "$__rate_interval": "5m", ZERO: ""}
+            values = offered | {"$__rate_interval": "5m", ZERO: ""}
+            if ZERO in target["expr"]:
+                values |= dict.fromkeys(offered, ".*")
             yield functools.reduce(lambda text, name: text.replace(name, values[name]), values, target["expr"])
+
+
+def choices(model: Json, series: Iterable[Series]) -> dict[str, set[str]]:
+    """By variable, the values that Grafana lists, each under all of those before it."""
+    found: dict[str, set[str]] = {}
+    for variable in model["templating"]["list"][1:]:
+        (query,) = re.findall(r"label_values\((.*), \w+\)", variable["definition"])
+        name, _, rest = query.rstrip("}").partition("{")
+        matchers = {label: found.get(value[1:]) or {value} for label, value in re.findall(r'(\w+)=~?"([^"]*)"', rest)}
+        found[variable["name"]] = {
+            labels[variable["name"]]
+            for labels in (dict(labels) for metric, labels in series if metric == name)
+            if all(any(re.fullmatch(value, labels[label]) for value in values) for label, values in matchers.items())
+        }
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +93,7 @@ def of_nodes() -> Scrapes:
 
     class Agent(life.Agent):
         def __init__(self, runtime: Any, options: AgentOptions, **more: Any) -> None:
-            labels = {"namespace": "storage", "job": "node-agent", "pod": options.node_name}
+            labels = {"namespace": "storage", "job": "node-agent", "pod": options.node_name, "container": "node-agent"}
             scrapes.pods[options.node_name] = labels, runtime.metrics
             super().__init__(runtime, options, **more)
 
@@ -86,7 +105,10 @@ def of_nodes() -> Scrapes:
             scraping.cancel()
 
     with mock.patch.object(life, "Agent", Agent), run.few_workers():
-        outcome = lived(Life(plan_of(1)), 1, None, "node", (), make_loop=NodeLoop, verbosity=0)
+        course = Life(plan_of(1))
+        outcome = lived(course, 1, None, "node", (), make_loop=NodeLoop, verbosity=0)
+    assert course.world is not None
+    course.world.close()
     assert outcome.broken is None, outcome.report()
     return scrapes
 
@@ -96,7 +118,7 @@ def test_each_query_finds_series(board: str, of_controllers: Scrapes, of_nodes: 
     late: list[float | None] = [None] * (of_controllers.count - of_nodes.count)
     assert late
     series = of_controllers.series | {key: [*late, *values] for key, values in of_nodes.series.items()}
-    expected = {f"count({expr}) > bool 0": ["{} 1"] for expr in queries(board)}
+    expected = {f"count({expr}) > bool 0": ["{} 1"] for expr in queries(board, series)}
     assert len(expected) >= 8
     assert "" == judged(tmp_path, series, int((of_controllers.count - 1) * SCRAPE_S // 60), expected)
 

@@ -41,7 +41,9 @@ from tests.unit.cli.sidecar_life import PortsInProcess
 
 SCRAPE_S: Final = 30.0
 NODES: Final = ("n1", "n2")
-ROLES: Final = ("attacher", "provisioner", "resizer", "snapshotter", "snapshot-controller", "attachdetach", "binder")
+SIDECARS: Final = ("attacher", "provisioner", "resizer", "snapshotter")
+"""Containers of one pod, beside the driver: a ServiceMonitor gives them one job."""
+ROLES: Final = (*SIDECARS, "snapshot-controller", "attachdetach", "binder")
 Series = tuple[str, tuple[tuple[str, str], ...]]
 """A name, and labels in order."""
 
@@ -119,7 +121,9 @@ class MonitoredWorld(ClusterWorld):
         how: dict[str, Any] = {"clock": self.clock, "randomness": Random(hash_of(name)), "metrics": metrics}
         life = _life(role, machine, ports, how)
         pod = self.pods[name] = Pod(life, ports)
-        self.scrapes.pods[name] = {"namespace": "storage", "job": role, "pod": name}, metrics
+        job = "csi-controller" if role in SIDECARS else role
+        labels = {"namespace": "storage", "job": job, "pod": f"{job}-{replica}", "container": role}
+        self.scrapes.pods[name] = labels, metrics
         self._tasks[name] = asyncio.create_task(life.run(), name=name)
         return pod
 
