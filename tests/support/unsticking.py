@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from mooring.api.coordination import LEASES
@@ -24,8 +25,8 @@ from tests.support.scripted_driver import RPC
 class Publishing(Listing):
     """A driver that says where it has its volumes, and which snapshots. gets: it looks one up by name. snapshots: their handles."""
 
-    def __init__(self, *handles: str, gets: bool = False, says_where: bool = True) -> None:
-        super().__init__(*handles)
+    def __init__(self, *handles: str, gets: bool = False, says_where: bool = True, place: Mapping[str, str] | None = None) -> None:
+        super().__init__(*handles, place=place)
         self.controller = (
             *((RPC.GET_VOLUME, RPC.GET_SNAPSHOT) if gets else (RPC.LIST_VOLUMES, RPC.LIST_SNAPSHOTS)),
             *((RPC.LIST_VOLUMES_PUBLISHED_NODES,) if says_where else ()),

@@ -16,6 +16,9 @@ from mooring.base.errors import ConfigError
 from mooring.cli import mooring as command
 from mooring.cli.unstick import CANNOT, CLEAN, LEFT
 from mooring.inspect.objects import NotThere
+from mooring.inspect.unstick.authors import authors_of
+from mooring.inspect.unstick.facts import Facts
+from mooring.inspect.unstick.table import verdicts
 from tests.support.builders import (
     DRIVER,
     FINALIZER,
@@ -24,6 +27,7 @@ from tests.support.builders import (
     a_held_pv,
     a_node,
     an_attached_va,
+    typed,
 )
 from tests.support.orphaned import Listing
 from tests.support.unsticking import Publishing, UnstickWorld
@@ -339,3 +343,32 @@ async def test_an_object_that_is_not_there_and_a_kind_that_it_does_not_know():
 def test_flags_that_do_not_go_together(words: list[str], wrong: str, capsys: pytest.CaptureFixture[str]):
     assert 2 == command.run(["unstick", "va/x", *words])
     assert wrong in capsys.readouterr().err
+
+
+# -- who wrote a finalizer
+
+
+def _written(manager: str, at: str, *finalizers: str) -> dict[str, Any]:
+    fields = {"f:metadata": {"f:finalizers": {".": {}, **{f'v:"{one}"': {} for one in finalizers}}}}
+    return {"manager": manager, "time": at, "fieldsV1": fields}
+
+
+async def test_the_last_writer_of_a_finalizer_is_its_author():
+    fields = [
+        _written("velero", "2026-01-02T00:00:00Z", "example.com/hold"),
+        _written("kubectl-patch", "2026-01-01T00:00:00Z", "example.com/hold", "example.com/other"),
+        {"manager": "broken", "fieldsV1": {"f:metadata": {"f:finalizers": {"v:{": {}, "v:7": {}, "k:x": {}}}}},
+    ]
+    found = authors_of({"metadata": {"managedFields": fields}})
+    assert {"example.com/hold": "velero", "example.com/other": "kubectl-patch"} == {one: author.manager for one, author in found.items()}
+    assert {} == authors_of({"metadata": {}})
+
+
+async def test_the_author_of_an_unknown_finalizer_is_named():
+    fields = [_written("velero", "2026-01-02T00:00:00Z", "example.com/hold")]
+    world = await a_world(is_there=False, finalizers=["example.com/hold"])
+    found = await world.get(VOLUME_ATTACHMENTS, "pv1-node1")
+    facts = Facts(typed(found), "volumeattachment", DRIVER, authors=authors_of({"metadata": {"managedFields": fields}}))
+    (verdict,) = verdicts(facts)
+    assert "velero (it wrote it at 2026-01-02T00:00:00Z)" == verdict.setter
+    assert "ask whoever runs velero: that program has to take it off" == verdict.objections[0].way_out

@@ -8,6 +8,7 @@ import pytest
 
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.group_snapshot import GROUP_SNAPSHOTS
+from mooring.api.meta import Key
 from mooring.api.pods import PODS
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.api.snapshot_names import (
@@ -23,6 +24,7 @@ from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.api.volume_names import unique_name
 from mooring.apiserver.local import ServerFaults
 from mooring.cli.unstick import CANNOT, CLEAN, LEFT
+from mooring.inspect.unstick.look import Look
 from mooring.kube.errors import Forbidden
 from mooring.sidecars.provisioner.names import CLONE_FINALIZER, SNAPSHOT_FINALIZER, VOLUME_FINALIZER
 from tests.support.builders import (
@@ -325,3 +327,38 @@ async def test_a_claim_of_another_kind_of_finalizer_names_its_author():
     (verdict,) = (await world.judged("pvc/claim")).values()
     assert not verdict["mayGo"]
     assert verdict["against"][0]["wayOut"].startswith("ask whoever")
+
+
+async def test_a_snapshot_of_a_group_goes_with_the_group():
+    world = await a_world()
+    marked = {"groupsnapshot.storage.k8s.io/volumeGroupSnapshotHandle": "g1"}
+    await going(world, a_new_content(policy="Retain", annotations=marked, status={"snapshotHandle": "s1"}), CONTENT_FINALIZER)
+    assert ["it belongs to a group snapshot, and its data go with the group"] == await world.against("vsc/content")
+
+
+async def test_a_content_from_which_a_claim_is_filled_stays():
+    world = await a_world()
+    await going(world, a_new_content(policy="Retain", status={"snapshotHandle": "s1"}), CONTENT_FINALIZER)
+    await world.create(a_claim("restored", dataSource={"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "snap"}))
+    assert ["a claim waits for a volume that is filled from it"] == await world.against("vsc/content")
+
+
+async def test_a_volume_of_another_node_than_the_drivers_is_not_its_to_judge():
+    """One driver per node: each lists its own node's volumes alone."""
+    servicer = Publishing(place={"zone": "b"})
+    world = await a_world(servicer=servicer)
+    await going(world, a_volume(policy="Delete", affinity={"zone": "a"}), VOLUME_FINALIZER)
+    (verdict,) = (await world.judged("pv/pv")).values()
+    assert "the volume is on another node than this driver: ask the driver there" in verdict["against"][0]["wayOut"]
+
+
+async def test_another_object_of_its_name_is_left_alone():
+    """It was deleted, and made anew, while somebody read the question."""
+    world = await a_world()
+    first = await going(world, a_volume(policy="Retain"), VOLUME_FINALIZER)
+    look = Look(world.cluster, world.clock, "pv", Key("", "pv"), None, lambda text: None)
+    assert (await look.first()).obj.metadata.uid == first["metadata"]["uid"]
+    await world.patch(PERSISTENT_VOLUMES, "pv", {"metadata": {"finalizers": None}})
+    await world.gone(PERSISTENT_VOLUMES, "pv")
+    await going(world, a_volume(policy="Retain"), VOLUME_FINALIZER)
+    assert await look.again() is None
