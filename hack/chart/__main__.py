@@ -15,7 +15,7 @@ from pathlib import Path
 import yaml
 
 from hack.chart import monitoring
-from hack.chart.parts import PARTS, Json, template
+from hack.chart.parts import PARTS, SECRETS, Json, secrets_template, template
 from hack.chart.values import as_yaml, schema_text, values
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,7 +34,7 @@ def version() -> str:
 
 def built(kubectl: Path, part: str) -> list[Json]:
     """What `kubectl apply -k` would send."""
-    command = [kubectl, "kustomize", "--load-restrictor=LoadRestrictionsNone", DEPLOY / part]
+    command: list[str | Path] = [kubectl, "kustomize", "--load-restrictor=LoadRestrictionsNone", DEPLOY / part]
     return list(yaml.safe_load_all(subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout))
 
 
@@ -42,7 +42,8 @@ def chart(kubectl: Path) -> dict[str, str]:
     """The text of each file that is made, by its path in the chart."""
     parts = {part: built(kubectl, part) for part in PARTS}
     watched = built(kubectl, monitoring.FOLDER)
-    whole = values(parts, watched, version())
+    granted = built(kubectl, SECRETS)
+    whole = values(parts, watched, granted, version())
     about = {
         "apiVersion": "v2",
         "name": "mooring",
@@ -59,6 +60,7 @@ def chart(kubectl: Path) -> dict[str, str]:
         "values.yaml": head + "\n".join(as_yaml(whole)) + "\n",
         "values.schema.json": schema_text(whole),
         **monitoring.files(watched),
+        "templates/secrets.yaml": _HEAD.format(SECRETS) + secrets_template(granted),
         "templates/monitoring.yaml": _HEAD.format(monitoring.FOLDER) + monitoring.template(watched),
         **{f"templates/{part}.yaml": _HEAD.format(part) + template(part, objects) for part, objects in parts.items()},
     }
@@ -70,7 +72,7 @@ def _files(folder: Path, pattern: str) -> Iterator[Path]:
 
 def digests() -> str:
     """Of what the chart is made from, and of what was made."""
-    sources = [path for part in (*PARTS, monitoring.FOLDER) for path in _files(DEPLOY / part, "*")]
+    sources = [path for part in (*PARTS, monitoring.FOLDER, SECRETS) for path in _files(DEPLOY / part, "*")]
     sources += [*_files(ROOT / "hack" / "chart", "*.py"), ROOT / "pyproject.toml"]
     made = [path for path in _files(CHART, "*") if str(path.relative_to(CHART)) not in _BY_HAND]
     return f"{_digest(sources)}  sources\n{_digest(made)}  chart\n"

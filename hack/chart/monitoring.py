@@ -11,7 +11,7 @@ from hack.chart.parts import Json
 
 FOLDER = "monitoring"
 """In deploy/."""
-_NAMESPACE = Scalar(".Values.monitoring.namespace")
+_NAMESPACE = "{{ .Values.monitoring.namespace }}"
 _VALUES = {"PrometheusRule": "rules", "ConfigMap": "dashboards"}
 
 

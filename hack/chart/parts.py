@@ -27,6 +27,8 @@ PARTS = (
 )
 """Folders of deploy/, in the order of values.yaml. The first three are what a driver takes."""
 WORKLOADS = ("Deployment", "StatefulSet", "DaemonSet")
+SECRETS = "secrets"
+"""The folder of deploy/ with the sample of a role."""
 NAMESPACE = "storage"
 _TEXTS = {
     "csi.example.com": "{{ .Values.driver.name }}",
@@ -55,6 +57,19 @@ def template(part: str, objects: list[Json]) -> str:
     return f"{{{{- if {own}.enabled }}}}\n{body}{{{{- end }}}}\n"
 
 
+def secrets_template(objects: list[Json]) -> str:
+    """The file that lets the sidecars read the secrets that people name."""
+    own = f".Values.{SECRETS}"
+    role, binding = (_with_texts(one) for one in objects if one["kind"] != "Namespace")
+    for one in (role, binding):
+        one["metadata"] = {"name": _prefixed(one["metadata"]["name"]), "namespace": f"{{{{ {own}.namespace }}}}"}
+    (rule,), (subject,) = role["rules"], binding["subjects"]
+    rule["resourceNames"] = Tree(f"{own}.names")
+    binding["roleRef"]["name"] = _prefixed(binding["roleRef"]["name"])
+    subject["name"] = _prefixed(f"{{{{ {own}.account }}}}")
+    return "".join(document(one, f"{own}.enabled") for one in (role, binding))
+
+
 def _documents(own: str, obj: Json) -> Iterator[str]:
     kind = obj["kind"]
     if kind != "CSIDriver":
@@ -75,7 +90,7 @@ def _documents(own: str, obj: Json) -> Iterator[str]:
         condition = ".Values.networkPolicy.enabled"
         for rule in obj["spec"].get("ingress", ()):
             (origin,) = rule["from"]
-            origin["namespaceSelector"]["matchLabels"] = {"kubernetes.io/metadata.name": Scalar(".Values.monitoring.namespace")}
+            origin["namespaceSelector"]["matchLabels"] = {"kubernetes.io/metadata.name": "{{ .Values.monitoring.namespace }}"}
     yield document(obj, condition)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from hack.chart import monitoring
-from hack.chart.parts import Json, key, workload
+from hack.chart.parts import SECRETS, Json, key, workload
 
 _MAP: Json = {"type": "object"}
 _LIST: Json = {"type": "array"}
@@ -38,10 +38,10 @@ class Group:
     values: dict[str, Value | Group] = field(default_factory=dict)
 
 
-def values(parts: dict[str, list[Json]], watched: list[Json], version: str) -> Group:
-    """All of them. parts: what kustomize builds of each. watched: what it builds of the monitoring."""
+def values(parts: dict[str, list[Json]], watched: list[Json], granted: list[Json], version: str) -> Group:
+    """All of them, from what kustomize builds. parts: of each. watched: of the monitoring. granted: of the secrets."""
     images = sorted({image for objects in parts.values() for image in _images(objects)})
-    whole = Group(values={**_common(images, version), "monitoring": _monitoring(watched)})
+    whole = Group(values={**_common(images, version), "monitoring": _monitoring(watched), SECRETS: _secrets(granted)})
     told: set[str] = set()
     for part, objects in parts.items():
         made = workload(objects)
@@ -112,6 +112,21 @@ def _monitoring(watched: list[Json]) -> Group:
         if labels is not None:
             found.values[name] = Group("", {"enabled": Value(False, _FLAG, about), "labels": Value(labels, _MAP)})
     return found
+
+
+def _secrets(granted: list[Json]) -> Group:
+    role, binding = ({one["kind"]: one for one in granted}[kind] for kind in ("Role", "RoleBinding"))
+    accounts = "csi-controller of controller, statefulSet and allInOne, mooring-controller of oneProcess, or a sidecar's, as csi-attacher"
+    some = {**_LIST, "items": {**_TEXT, "minLength": 1}, "minItems": 1}
+    return Group(
+        "The secrets that classes and volumes name, as in deploy/secrets: the sidecars may read these, and no others.",
+        {
+            "enabled": Value(False, _FLAG),
+            "namespace": Value(role["metadata"]["namespace"], _TEXT, "Theirs alone, and there before the release is."),
+            "names": Value(role["rules"][0]["resourceNames"], some, "At least one: an empty list would mean all."),
+            "account": Value(binding["subjects"][0]["name"], _TEXT, f"Who reads them: {accounts}."),
+        },
+    )
 
 
 def _of_driver(part: str, objects: list[Json]) -> Group:

@@ -31,9 +31,9 @@ def test_the_chart_is_what_would_be_made_of_the_kustomizations_now() -> None:
 
 
 def test_no_folder_of_deploy_is_missing() -> None:
-    """deploy/infra-nodes is values of the chart (below); deploy/secrets is a sample for each to edit."""
+    """deploy/infra-nodes is values of the chart (below)."""
     folders = {path.parent.name for path in DEPLOY.rglob("kustomization.yaml")}
-    assert folders - {"infra-nodes", "secrets", "monitoring"} == set(PARTS)
+    assert folders - {"infra-nodes", "secrets", "monitoring"} == set(PARTS)  # these three: below
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -71,6 +71,19 @@ def test_infrastructure_nodes_are_two_values(part: str, tmp_path: Path) -> None:
     assert by_name(theirs) == by_name(rendered(tmp_path, values))
 
 
+def test_the_right_to_some_secrets_is_that_of_deploy_secrets(tmp_path: Path) -> None:
+    """And to no others: an empty list of names would mean all."""
+    assert by_name(built(DEPLOY / "secrets")) == by_name(rendered(tmp_path, {**only(), "secrets": {"enabled": True}}))
+    values = {"enabled": True, "namespace": "vault", "names": ["a", "b"], "account": "mooring-controller"}
+    ours = by_name(rendered(tmp_path, {**only("one-process"), "namePrefix": "second-", "secrets": values}))
+    role, binding = ours["Role", "second-csi-controller-secrets"], ours["RoleBinding", "second-csi-controller-secrets"]
+    assert ({"vault"}, ["a", "b"]) == ({one["metadata"]["namespace"] for one in (role, binding)}, role["rules"][0]["resourceNames"])
+    (subject,) = binding["subjects"]
+    account = workload_of(list(ours.values()))["spec"]["template"]["spec"]["serviceAccountName"]
+    assert {"kind": "ServiceAccount", "name": account, "namespace": "storage"} == subject
+    assert role["metadata"]["name"] == binding["roleRef"]["name"]
+
+
 MONITORING = {"rules": "PrometheusRule", "dashboards": "ConfigMap"}
 
 
@@ -93,6 +106,14 @@ def test_another_socket_and_another_kubelet_are_meant_everywhere(tmp_path: Path)
         assert wanted.count(old) > 0
         wanted = wanted.replace(old, new)
     assert wanted.replace("DRIVER:latest", "registry.test/d@sha256:1") == text
+
+
+def test_a_name_that_looks_like_a_number_stays_a_name(tmp_path: Path) -> None:
+    values = {**only("attacher"), "namePrefix": "7-", "monitoring": {"namespace": "8", "rules": {"enabled": True}}}
+    found = by_name(rendered(tmp_path, {**values, "secrets": {"enabled": True, "namespace": "9"}}, "5"))
+    assert {"5", "8", "9", None} == {one["metadata"].get("namespace") for one in found.values()}
+    (origin,) = found["NetworkPolicy", "7-csi-attacher"]["spec"]["ingress"][0]["from"]
+    assert {"kubernetes.io/metadata.name": "8"} == origin["namespaceSelector"]["matchLabels"]
 
 
 def test_images_come_from_a_registry_a_tag_or_one_by_one(tmp_path: Path) -> None:
@@ -199,6 +220,7 @@ def test_no_value_is_there_that_no_template_reads() -> None:
             {"oneProcess": {"enabled": True}},
             "enable one of controller, statefulSet, oneProcess, allInOne, or single sidecars; not controller and",
         ),
+        ({"secrets": {"enabled": True, "names": []}}, "minItems: got 0, want 1"),
         ({"attacher": {"enabled": True}}, "not controller and single sidecars"),
         ({"controller": {"enabled": False}, "allInOne": {"enabled": True}}, "disable node"),
         ({**only("one-process", "attachdetach")}, "two attach/detach controllers must not work at once"),
