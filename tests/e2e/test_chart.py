@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -250,3 +253,14 @@ def test_helm_finds_nothing_to_say(values: Json, tmp_path: Path) -> None:
     assert 0 == done.returncode, done.stdout + done.stderr
     assert "0 chart(s) failed" in done.stdout
     assert "[WARNING]" not in done.stdout
+
+
+@pytest.mark.parametrize("parts", [("csidriver", "node", "controller"), ("csidriver", "node", "one-process"), ("csidriver", "all-in-one")])
+def test_the_doctor_finds_nothing_wrong_with_it(parts: tuple[str, ...], tmp_path: Path) -> None:
+    """As in CI: helm template ... | mooring doctor -f -"""
+    values = {**only(*parts), "driver": {"image": "registry.test/d:1"}, "monitoring": {"serviceMonitor": {"enabled": True}}}
+    text = yaml.safe_dump_all(rendered(tmp_path, values))
+    command = [Path(sys.executable).parent / "mooring", "doctor", "-f", "-", "-o", "json"]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, check=False)
+    assert 0 == done.returncode, done.stdout + done.stderr
+    assert {"note"} >= {one["severity"] for one in json.loads(done.stdout)["findings"]}, done.stdout

@@ -24,6 +24,16 @@ def git(project: Path, *words: str) -> None:
     subprocess.run(["git", *person, *words], cwd=project, check=True, capture_output=True, timeout=60)
 
 
+def released(text: str) -> str:
+    """The changelog with the section of this version, if it has none yet."""
+    section = f"## [{VERSION}] - "
+    if section in text:
+        return re.sub(rf"(?m)^{re.escape(section)}.*$", f"{section}2026-01-02", text)
+    head, _, rest = text.partition("## [Unreleased]\n")
+    assert rest
+    return f"{head}## [Unreleased]\n\n{section}2026-01-02\n{rest}"
+
+
 @pytest.fixture(scope="module")
 def ready(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What would be released: this project with its section in the changelog, committed and tagged."""
@@ -37,9 +47,7 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.copy2(ROOT / name, project / name)
     (project / ".venv").symlink_to(ROOT / ".venv")
     log = project / "CHANGELOG.md"
-    head, _, rest = log.read_text().partition("## [Unreleased]\n")
-    assert rest
-    log.write_text(f"{head}## [Unreleased]\n\n## [{VERSION}] - 2026-01-02\n{rest}")
+    log.write_text(released(log.read_text()))
     git(project, "init", "--quiet")
     (project / ".git" / "info" / "exclude").write_text(".venv\n")
     git(project, "add", "--all")
@@ -115,6 +123,11 @@ def test_the_tag_is_that_of_the_commit(project: Path) -> None:
     assert 0 == check(project, "tag")[0]
     (project / "README.md").write_text("changed")
     assert "FAILED  tag        not committed: README.md" == check(project, "tag")[1][0]
+
+
+def test_a_changelog_that_has_the_section_keeps_it() -> None:
+    once = released("# Changelog\n\n## [Unreleased]\n\n- A thing.\n")
+    assert once == released(once) == released(once.replace("2026-01-02", "2026-05-06"))
 
 
 def test_every_check_is_seen_to_fail_somewhere_here() -> None:
