@@ -123,6 +123,15 @@ ALERTS: Final = (
         "claim goes, the volume may be left behind.",
     ),
     Alert(
+        "MooringIntentsNotStored",
+        "max by (namespace, job, container) (mooring_provisioner_intents_in_memory) == 1",
+        "5m",
+        "warning",
+        "{{ $labels.job }} {{ $labels.container }} has no right to store its intents",
+        "The provisioner in {{ $labels.namespace }} keeps in memory which volumes are in the making. If its process is killed meanwhile, a "
+        "volume may be left behind.",
+    ),
+    Alert(
         "MooringMultiAttachBlocked",
         "sum by (namespace, job, container, class) (multi_attach_blocked) > 0",
         "10m",

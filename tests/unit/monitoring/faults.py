@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from mooring.api.coordination import LEASES
 from mooring.api.meta import Kind
-from mooring.apiserver.local import ServerFaults
-from mooring.kube.cluster import WatchEvent
+from mooring.apiserver.local import LocalCluster, ServerFaults
+from mooring.kube.access_review import SELF_REVIEWS
+from mooring.kube.cluster import Request, Verb, WatchEvent
 from mooring.kube.errors import Forbidden
 
 
@@ -34,3 +36,18 @@ class Unanswered(ServerFaults):
     async def before(self, verb: str, kind: Kind[Any], name: str) -> None:
         if verb == "patch" and kind.plural == self._plural:
             await asyncio.Event().wait()
+
+
+class WithoutJournal(LocalCluster):
+    """An API server that lets a provisioner elect, and write no intents; it says so to whoever asks."""
+
+    async def ask(self, request: Request) -> Any:
+        if request.kind.name == SELF_REVIEWS.name:
+            return {"status": {"allowed": False}}
+        if request.kind.plural == LEASES.plural and (request.verb is Verb.LIST or "-intents-" in _name(request)):
+            raise Forbidden("leases are forbidden")
+        return await super().ask(request)
+
+
+def _name(request: Request) -> str:
+    return request.name or str(((request.body or {}).get("metadata") or {}).get("name", ""))

@@ -21,7 +21,7 @@ from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_claim, a_new_snapshot, a_pod
 from tests.support.scripted_driver import PUBLISH, Fail
 from tests.support.virtual_loop import run_virtual
-from tests.unit.monitoring.faults import Refused, Unanswered
+from tests.unit.monitoring.faults import Refused, Unanswered, WithoutJournal
 from tests.unit.monitoring.prometheus import FIRED, RULES, judged, promtool
 from tests.unit.monitoring.world import ROLES, SCRAPE_S, MonitoredWorld, monitored
 
@@ -59,6 +59,12 @@ async def fail_to_provision(world: MonitoredWorld) -> None:
 async def never_end_provisioning(world: MonitoredWorld) -> None:
     world.driver.always("CreateVolume", Fail(Code.ABORTED))
     await world.create(a_claim("books"))
+
+
+async def take_the_journal(world: MonitoredWorld) -> None:
+    """The next provisioner has no right to write intents."""
+    world.make_cluster = WithoutJournal
+    await world.replace("provisioner", 1)
 
 
 async def attach_twice(world: MonitoredWorld) -> None:
@@ -112,6 +118,7 @@ FAULTS: Final[dict[str, tuple[Fault, ServerFaults | None, int, set[str]]]] = {
     "MooringKeyStuck": (fail_to_provision, None, 45, {"MooringCallsFail"}),
     "MooringCallsFail": (fail_to_attach, None, 25, set()),
     "MooringIntentsOld": (never_end_provisioning, None, 25, set()),
+    "MooringIntentsNotStored": (take_the_journal, None, 10, set()),
     "MooringMultiAttachBlocked": (attach_twice, None, 20, set()),
     "MooringGrowthStuck": (never_end_growing, None, 30, set()),
     "MooringSnapshotStuck": (never_end_a_snapshot, None, 30, set()),

@@ -101,11 +101,12 @@ class Pod:
 
 
 class MonitoredWorld(ClusterWorld):
-    """pods: by name. kept: as for Scrapes."""
+    """pods: by name. make_cluster: makes the API server as the next program sees it. kept: as for Scrapes."""
 
     def __init__(self, faults: ServerFaults | None = None, kept: Container[str] | None = None) -> None:
         super().__init__()
         self.faults, self.scrapes = faults, Scrapes(kept)
+        self.make_cluster: Callable[..., LocalCluster] = LocalCluster
         self.driver = FullDriver(DRIVER)
         self.pods: dict[str, Pod] = {}
         self._numbers = itertools.count(1)
@@ -116,7 +117,7 @@ class MonitoredWorld(ClusterWorld):
     def start(self, role: str, replica: int = 1) -> Pod:
         """Runs a program, as a replica of its Deployment."""
         name, machine = f"{role}-{replica}", Machine(environ={"POD_NAMESPACE": "storage"}, host_name=lambda: f"{role}-{replica}")
-        api = LocalCluster(self.store, clock=self.clock, randomness=Random(hash_of(name)), faults=self.faults)
+        api = self.make_cluster(self.store, clock=self.clock, randomness=Random(hash_of(name)), faults=self.faults)
         ports, metrics = PortsInProcess(self.driver, self.clock, cluster=api), Metrics()
         how: dict[str, Any] = {"clock": self.clock, "randomness": Random(hash_of(name)), "metrics": metrics}
         life = _life(role, machine, ports, how)
