@@ -16,6 +16,7 @@ from mooring.api.migration import driver_and_handle
 from mooring.api.names import sanitised
 from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.api.volume_names import split_unique_name, unique_name
+from mooring.base.clock import parse_rfc3339
 from mooring.sidecars.attacher.view import NODE_ID_ANNOTATION
 
 _NAMED_MAX: Final = 5
@@ -42,7 +43,8 @@ class Traces:
 
     registered_on: nodes whose CSINode names it. in_use: each Node, with the volumes that its kubelet reports as in use.
     attachments, volumes: of the driver, held or not. users: volume → the pods on nodes that use it. silent_leases: of its sidecars, held
-    by nobody who renews them. out_of_service: nodes of which somebody has stated that the machine is off.
+    by nobody who renews them. out_of_service: nodes of which somebody has stated that the machine is off,
+    and that are not Ready.
     """
 
     driver: str
@@ -129,10 +131,10 @@ def _obstacles(scene: Traces) -> Iterator[SignOfLife]:
 
 
 def _held_attachments(scene: Traces, detached: Collection[str]) -> Iterator[HeldObject]:
-    handles = {pv.metadata.name: driver_and_handle(pv)[1] for pv in scene.volumes}
+    volumes = {pv.metadata.name: pv for pv in scene.volumes}
     for one in sorted(scene.attachments, key=lambda attachment: attachment.metadata.name):
         if finalizer_of(scene.driver) in finalizers_of(one):
-            handle = _handle_of(one, handles)
+            handle = handle_of(one, volumes)
             kept, way_out = _keeps_attachment(scene, one, handle, detached)
             yield HeldObject(one, handle, one.spec.node_name, kept, way_out, _others(scene, one))
 
@@ -187,17 +189,24 @@ def _reported(node: str) -> tuple[str, str]:
     return f"the kubelet of {node} reports it as in use", f"end its pods there; if the machine is gone: kubectl delete node {node}"
 
 
-def _handle_of(one: VolumeAttachment, handles: Mapping[str, str]) -> str:
-    """ "" where the volume is not known any more."""
+def handle_of(one: VolumeAttachment, volumes: Mapping[str, PersistentVolume]) -> str:
+    """ "" where the volume is not known any more. volumes: by name."""
     source = one.spec.source
     if source.persistent_volume_name:
-        return handles.get(source.persistent_volume_name, "")
+        pv = volumes.get(source.persistent_volume_name)
+        return driver_and_handle(pv)[1] if pv is not None and not _is_made_after(pv, one) else ""
     inline = source.inline_volume_spec
     return inline.csi.volume_handle if inline and inline.csi else ""
 
 
+def _is_made_after(pv: PersistentVolume, one: VolumeAttachment) -> bool:
+    """True for another volume than the one that was attached: only its name is the same."""
+    made, attached = pv.metadata.creation_timestamp, one.metadata.creation_timestamp
+    return bool(made and attached) and parse_rfc3339(made or "") > parse_rfc3339(attached or "")
+
+
 def _is_of(one: VolumeAttachment, pv_name: str, handle: str) -> bool:
-    return one.spec.source.persistent_volume_name == pv_name or (bool(handle) and _handle_of(one, {}) == handle)
+    return one.spec.source.persistent_volume_name == pv_name or (bool(handle) and handle_of(one, {}) == handle)
 
 
 def _others(scene: Traces, obj: VolumeAttachment | PersistentVolume) -> tuple[str, ...]:

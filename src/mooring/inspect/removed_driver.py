@@ -19,7 +19,7 @@ from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.meta import Key, Kind, Object, finalizers_of, key_of
 from mooring.api.migration import driver_of
 from mooring.api.names import sanitised
-from mooring.api.nodes import is_out_of_service
+from mooring.api.nodes import is_out_of_service, is_ready
 from mooring.api.pods import PODS, Pod
 from mooring.api.storage import CSI_DRIVERS, CSI_NODES, VOLUME_ATTACHMENTS, CSINode, VolumeAttachment
 from mooring.base.clock import Clock, Instant
@@ -70,7 +70,7 @@ class Search:
             users=_users(volumes, pods, claims),
             live_leases=leases.live,
             silent_leases=leases.silent,
-            out_of_service=frozenset(one.metadata.name for one in nodes if is_out_of_service(one)),
+            out_of_service=frozenset(one.metadata.name for one in nodes if is_out_of_service(one) and not is_ready(one)),
         )
 
     def _is_on(self, csi_node: CSINode) -> bool:

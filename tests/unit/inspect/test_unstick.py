@@ -162,6 +162,7 @@ async def test_the_driver_says_where_it_has_the_volume(gets: bool):
     servicer.published_on["handle1"] = ("nodeID1", "nodeID2")
     assert "the driver says that the volume is published on nodeID1, nodeID2" in await world.against(VA)
     servicer.published_on["handle1"] = ("nodeID2",)
+    await world.create(a_node("node2"), a_csi_node("node2", {DRIVER: "nodeID2"}))
     assert "the driver csi.test does not have the volume published on node node1 (node id nodeID1)" in await world.proved(VA)
     assert CLEAN == await world.unstick(VA, yes=True)
 
@@ -316,6 +317,7 @@ async def test_a_volume_that_the_driver_has_published_stays():
     servicer = Publishing("handle1")
     servicer.published_on["handle1"] = ("nodeID7",)
     world = await a_world(is_there=False, servicer=servicer)
+    await world.create(a_node("node7"), a_csi_node("node7", {DRIVER: "nodeID7"}))
     await world.unstick(VA, yes=True)
     await world.patch(PERSISTENT_VOLUMES, "pv1", {"metadata": {"finalizers": [FINALIZER]}})
     await world.delete(PERSISTENT_VOLUMES, "pv1")

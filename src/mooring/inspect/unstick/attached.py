@@ -72,8 +72,12 @@ def _told(facts: Facts, one: VolumeAttachment) -> tuple[Point, ...]:
         return (Proof(f"the driver {word.driver} has no such volume any more"),)
     if word.published_on is None:
         return ()
+    way_out = "detach it there by the storage's own means"
     if node_id in word.published_on or (not node_id and word.published_on):
-        return (Objection(_published(word.published_on), "detach it there by the storage's own means"),)
+        return (Objection(_published(word.published_on), way_out),)
+    strange = word.published_on - {other for name, other in facts.node_ids.items() if name != node}
+    if strange:
+        return (Objection(f"{_published(strange)}, which is no other node's id: it may be {node} under another name", way_out),)
     where = f"node {node} (node id {node_id})" if node_id else "any node"
     return (Proof(f"the driver {word.driver} does not have the volume published on {where}"),)
 

@@ -6,18 +6,19 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, NodeSelector, PersistentVolume
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS
-from mooring.api.meta import Key, Kind, Object, finalizers_of
+from mooring.api.meta import Key, Kind, Object, finalizers_of, is_deleting
 from mooring.api.migration import driver_and_handle, driver_of
 from mooring.api.pods import PODS
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
-from mooring.api.snapshot_names import CLAIM_FINALIZER
+from mooring.api.snapshot_names import CLAIM_FINALIZER, MANAGED_BY
 from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.base.clock import Clock
 from mooring.cluster.snapshots.decide_deletion import content_of
 from mooring.cluster.snapshots.view import snapshot_of
 from mooring.inspect.left_behind import Traces
+from mooring.inspect.left_behind import handle_of as attached_handle
 from mooring.inspect.locks import CONTROLLER_LOCKS, PROTECTION_LOCKS
 from mooring.inspect.objects import NotThere
 from mooring.inspect.reading import SEEN_EVENTS, Reading
@@ -97,7 +98,7 @@ class Look:
             traces=traces,
             word=await self._word(obj, traces),
             failures=await self._failures(obj),
-            node_ids=await self._node_ids(driver),
+            node_ids=await self._node_ids(driver) if self._kind == "volumeattachment" else {},
             authors=authors_of(whole),
             scene=scene,
         )
@@ -123,12 +124,19 @@ class Look:
         if witness is None:
             return None
         if self._kind == "volumesnapshotcontent":
-            return await witness.about_snapshot(traces.driver, handle_of(obj))
-        if self._kind == "volumeattachment" and (inline := obj.spec.source.inline_volume_spec) is not None:
-            return await witness.about_volume(traces.driver, inline.csi.volume_handle if inline.csi is not None else "", None)
+            return await witness.about_snapshot(traces.driver, handle_of(obj), *await self._node_of(obj, traces.driver))
         pv = obj if isinstance(obj, PersistentVolume) else _volume_of(obj, traces)
-        nodes = pv.spec.node_affinity.required if pv is not None and pv.spec.node_affinity is not None else None
-        return await witness.about_volume(traces.driver, driver_and_handle(pv)[1] if pv is not None else "", nodes)
+        handle = driver_and_handle(pv)[1] if pv is not None else ""
+        if isinstance(obj, VolumeAttachment):
+            handle = attached_handle(obj, {one.metadata.name: one for one in traces.volumes})
+        others = [one for one in traces.volumes if not is_deleting(one) and witness.may_reach(_nodes_of(one))]
+        handles = [driver_and_handle(one)[1] for one in others if pv is None or one.metadata.uid != pv.metadata.uid]
+        return await witness.about_volume(traces.driver, handle, _nodes_of(pv), handles)
+
+    async def _node_of(self, content: Any, driver: str) -> tuple[str, str]:
+        """The node that alone has the snapshot, and the driver's id of that; "" for one that all have."""
+        node = (content.metadata.labels or {}).get(MANAGED_BY, "")
+        return node, (await self._node_ids(driver)).get(node, "") if node else ""
 
     async def _failures(self, obj: Any) -> dict[str, str]:
         """By program, the last error of its tries to let the object go."""
@@ -142,8 +150,6 @@ class Look:
         return {_FAILURES[one.reason]: one.message for one in sorted(events, key=lambda event: event.last_s)}
 
     async def _node_ids(self, driver: str) -> dict[str, str]:
-        if self._kind != "volumeattachment":
-            return {}
         nodes = {one.metadata.name: one.spec.drivers or () async for one in list_all(self._cluster, CSI_NODES)}
         return {name: one.node_id for name, drivers in nodes.items() for one in drivers if one.name == driver}
 
@@ -200,6 +206,11 @@ class _Surroundings:
         with contextlib.suppress(NotServed):
             async for one in list_all(self._cluster, kind, selection):
                 shelf.put(one)
+
+
+def _nodes_of(pv: PersistentVolume | None) -> NodeSelector | None:
+    """From which it can be reached, None for all."""
+    return pv.spec.node_affinity.required if pv is not None and pv.spec.node_affinity is not None else None
 
 
 def _volume_of(obj: Any, traces: Traces) -> PersistentVolume | None:

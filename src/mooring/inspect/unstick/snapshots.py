@@ -66,7 +66,7 @@ def data_of_content(facts: Facts, finalizer: str) -> Iterator[Point]:
     assert isinstance(content, VolumeSnapshotContent)
     key, name = snapshot_of(content), content.metadata.name
     snapshot = scene.snapshots.get(key)
-    if snapshot is not None and snapshot.metadata.uid == ref_of(content).uid:
+    if snapshot is not None and ref_of(content).uid in ("", snapshot.metadata.uid):
         yield Objection(
             f'its snapshot "{key}" is there', f"kubectl -n {key.namespace} delete volumesnapshot {key.name}, if its data may go"
         )
