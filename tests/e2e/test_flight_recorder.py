@@ -15,9 +15,18 @@ from typing import Any
 
 import pytest
 
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
+from mooring.base.clock import LoopClock
+from mooring.base.randomness import Random
+from mooring.kube.client import kubeconfig
+from mooring.kube.client.http import HttpCluster
 from mooring.wire.grpc.codes import Code
-from tests.e2e.processes import Attacher, ProcessTarget, on_embedded, on_real
+from tests.e2e.processes import Attacher, ProcessTarget, embedded_server, on_embedded, on_real
+from tests.support.builders import a_claim, a_volume
+from tests.support.cluster_world import ClusterUser
+from tests.support.programs import Program
 from tests.support.scripted_driver import PUBLISH, Fail
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -132,3 +141,32 @@ def record(*words: str, text: bool = True) -> subprocess.CompletedProcess[Any]:
 
 def run(*words: str, text: bool = True) -> subprocess.CompletedProcess[Any]:
     return subprocess.run([MOORING, *words], capture_output=True, text=text, timeout=60, check=False)
+
+
+async def test_a_record_of_the_binder_is_replayed_to_the_same_decisions(tmp_path: Path) -> None:
+    async with embedded_server(tmp_path) as config:
+        client = HttpCluster(kubeconfig.load(str(config), {}), clock=LoopClock(), randomness=Random(), user_agent="tests")
+        words = [MOORING, "binder", f"--kubeconfig={config}", f"--flight-recorder-dir={tmp_path}"]
+        program, log = Program(words, tmp_path / "binder.log"), tmp_path / "binder.log"
+        try:
+            async with client:
+                users = ClusterUser(client, wait_s=30.0)
+                for number in range(4):
+                    await users.create(a_volume(f"pv{number}", sc=""))
+                    await users.create(a_claim(f"claim{number}", sc="", volume=f"pv{number}"))
+                for number in range(4):
+                    await users.shown(PERSISTENT_VOLUME_CLAIMS, f"claim{number}", lambda found: found["status"].get("phase") == "Bound")
+            program.send(signal.SIGUSR1)
+            line = await asyncio.to_thread(wait_for_line, log, "Wrote the flight record")
+        finally:
+            program.stop()
+    path = Path(line.split('file="')[1].split('"')[0])
+    told = [one["shown"] for one in lines_of(path)[1:] if one["kind"] == "decided"]
+    found = replay(path)
+    assert (0, f"{len(told)} decisions, the same as recorded.") == (found.returncode, found.stdout.splitlines()[-1]), found.stdout
+    assert len(told) > 8
+
+
+def wait_for_line(log: Path, text: str) -> str:
+    """The line of a log that has the text, once it is there."""
+    return eventually(lambda: next((line for line in log.read_text().splitlines() if text in line), None), 30.0, text)

@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any, Final
 
-from mooring.control.flight.ports import RecordedDriver
+import pytest
+
+from mooring.control.events import EventRecorder
+from mooring.control.flight.ports import RecordedClock, RecordedDriver
 from mooring.control.flight.recorder import Recorder
 from mooring.control.flight.work import OrderedWork, recorded
 from mooring.control.flight.writing import frozen
 from mooring.control.manager import Work
+from mooring.control.order import ordered
 from mooring.control.runtime import Runtime
 from mooring.csi.driver import Driver
 from mooring.inspect.replay.course import Replayed, replayed
 from mooring.inspect.replay.record import Record, parsed
-from tests.sim.mortal import Mortal
 
-RING_BYTES = 2**28
+RING_BYTES: Final = 2**28
 """Nothing of a life is left out."""
 
-Make = Callable[[Runtime, Driver], Work]
+PARTS: Final = {
+    "attacher": ("tests.sim", ("Attacher",)),
+    "resizer": ("tests.sim.growth", ("Resizer",)),
+    "snapshots": ("tests.sim.snapshots", ("Snapshotter", "SnapshotController")),
+    "binder": ("tests.sim.provisioning", ("make_binder",)),
+}
+"""By part of the simulation: where its `life` and `run` stand, and the makers of its works there."""
+WITHOUT_DRIVER: Final = frozenset({"SnapshotController", "make_binder"})
 
 
 @dataclasses.dataclass
@@ -29,7 +42,7 @@ class Recording:
 
     who: str
     recorder: Recorder
-    make: Make
+    make: Callable[[Runtime, Driver], Work]
     file: bytes = b""
 
     def end(self) -> None:
@@ -52,23 +65,66 @@ class Recordings:
     def __init__(self) -> None:
         self.found: list[Recording] = []
 
-    def beside(self, mortal: Mortal, runtime: Runtime, driver: Driver, make: Make) -> OrderedWork:
-        """The work, with its recorder."""
-        recorder = Recorder(mortal.clock, RING_BYTES)
-        recording = Recording(mortal.who, recorder, make)
-        self.found.append(recording)
-        before = mortal.killed
+    def beside(self, maker: Callable[..., Any], *, has_driver: bool) -> Callable[..., OrderedWork]:
+        """The maker of a work, which makes a recorder with it."""
 
-        def killed() -> None:
-            before()
-            recording.end()
+        def made(runtime: Runtime, *rest: Any, **more: Any) -> OrderedWork:
+            cluster: Any = runtime.cluster
+            mortal = cluster.mortal if hasattr(cluster, "mortal") else cluster._mortal
+            recorder = Recorder(mortal.clock, RING_BYTES)
 
-        mortal.killed = killed
-        return OrderedWork(make(recorded(runtime, recorder), RecordedDriver(driver, recorder)), recorder)
+            def make(ports: Runtime, driver: Driver) -> Work:
+                own = [_on(ports, one) for one in rest]
+                if has_driver:
+                    own[0] = driver
+                work: Work = maker(ports, *own, **{name: _on(ports, one) for name, one in more.items()})
+                return work
+
+            recording = Recording(mortal.who, recorder, make)
+            self.found.append(recording)
+            before = mortal.killed
+
+            def killed() -> None:
+                before()
+                recording.end()
+
+            mortal.killed = killed
+            with ordered(recorder):
+                called = RecordedDriver(rest[0], recorder) if has_driver else rest[0]
+                return OrderedWork(make(recorded(runtime, recorder), called), recorder)
+
+        return made
 
     def ended(self) -> Iterator[Recording]:
         """All of them, once the life is over."""
         return (one for one in self.found if one.file)
+
+
+def _on(ports: Runtime, part: Any) -> Any:
+    """A part that a life makes of its ports, made of these; anything else as it is."""
+    if isinstance(part, EventRecorder):  # its clock may be its own
+        clock = RecordedClock(part._clock, ports.clock._recorder) if isinstance(ports.clock, RecordedClock) else ports.clock
+        return EventRecorder(ports.cluster, part._component, clock=clock, randomness=ports.randomness)
+    return part
+
+
+@contextmanager
+def recorders(part: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Recordings, ModuleType]]:
+    """Within the block each controller of the part's lives has one. Gives them, and the part's module `run`."""
+    place, makers = PARTS[part]
+    life, run, recordings = importlib.import_module(f"{place}.life"), importlib.import_module(f"{place}.run"), Recordings()
+    rest = run._Life._rest
+
+    async def to_the_end(self: Any, *world: Any) -> None:
+        await rest(self, *world)
+        for one in recordings.found:
+            one.end()
+
+    with monkeypatch.context() as patched:
+        for name in makers:
+            patched.setattr(life, name, recordings.beside(getattr(life, name), has_driver=name not in WITHOUT_DRIVER))
+        patched.setattr(run._Life, "_rest", to_the_end)
+        yield recordings, run
 
 
 def decisions_of(record: Record) -> list[tuple[Any, ...]]:

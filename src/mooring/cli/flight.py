@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from mooring.base.clock import Clock
 from mooring.base.log import logger
-from mooring.cli.process import Setup
+from mooring.cli.process import Machine, Setup
 from mooring.cli.tables import ManagerFlags, SidecarFlags
+from mooring.control.order import ordered
 from mooring.control.program.terms import LeasedWork, LeasedWorks
 from mooring.control.runtime import Runtime
 
@@ -46,8 +47,8 @@ _log = logger(__name__)
 class FlightRecorder(Generic[F]):
     """name: of the program. clock: its own."""
 
-    def __init__(self, name: str, setup: Setup[F], clock: Clock) -> None:
-        self._name, self._setup, self._clock = name, setup, clock
+    def __init__(self, name: str, setup: Setup[F], machine: Machine, clock: Clock) -> None:
+        self._name, self._setup, self._machine, self._clock = name, setup, machine, clock
         self._recorder: Recorder | None = None
         self._info: DriverInfo | None = None
         self._wanted: asyncio.Queue[str] = asyncio.Queue(1)
@@ -73,7 +74,8 @@ class FlightRecorder(Generic[F]):
 
             recorder, made = first.pop() if first else self._made(make, runtime, driver)
             self._recorder = recorder
-            return OrderedWork(made.works[0].make_work(), recorder)
+            with ordered(recorder):
+                return OrderedWork(made.works[0].make_work(), recorder)
 
         leased = works.works[0]
         own = LeasedWork(leased.component, leased.lock_name, make_work, leased.starting, leased.namespace)
@@ -86,7 +88,8 @@ class FlightRecorder(Generic[F]):
 
         flags = self._setup.flags
         recorder = Recorder(runtime.clock, flags.flight_recorder_bytes, flags.flight_recorder_stuck_s, self._troubled)
-        return recorder, make(recorded(runtime, recorder), None if driver is None else RecordedDriver(driver, recorder))
+        with ordered(recorder):
+            return recorder, make(recorded(runtime, recorder), None if driver is None else RecordedDriver(driver, recorder))
 
     # -- files
 
@@ -135,7 +138,7 @@ class FlightRecorder(Generic[F]):
             return None
         info = self._info
         driver = {} if info is None else {name: _plain(value) for name, value in _fields(info)}
-        return frozen(self._recorder, self._name, why, options=options_of_record(self._setup), driver=driver)
+        return frozen(self._recorder, self._name, why, options=options_of_record(self._setup, self._machine), driver=driver)
 
     def _write(self, why: str, frozen: Callable[[], bytes]) -> None:
         if self._count >= FILES_MAX:
@@ -166,13 +169,15 @@ def _put(path: Path, data: bytes) -> None:
         raise
 
 
+_ENVIRON: Final = ("NODE_NAME",)
 _COMMON: Final = frozenset(field.name for field in dataclasses.fields(SidecarFlags))
 
 
-def options_of_record(setup: Setup[Any]) -> dict[str, Any]:
-    """The program's own flags, not those of its surroundings; and its gates."""
+def options_of_record(setup: Setup[Any], machine: Machine) -> dict[str, Any]:
+    """The program's own flags, not those of its surroundings; its gates; and which node it is on."""
     own = {name: _plain(value) for name, value in _fields(setup.flags) if name not in _COMMON}
-    return {"flags": own, "gates": dict(setup.gates), "given": sorted(setup.given)}
+    environ = {name: machine.environ[name] for name in _ENVIRON if name in machine.environ}
+    return {"flags": own, "gates": dict(setup.gates), "given": sorted(setup.given), "environ": environ}
 
 
 def _fields(record: Any) -> Iterator[tuple[str, Any]]:

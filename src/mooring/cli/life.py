@@ -60,7 +60,7 @@ class Life(abc.ABC, Generic[F]):
         self._main: asyncio.Task[None] | None = None
         self._terms: tuple[Terms, ...] = ()
         self._known = asyncio.Event()  # what the metrics page waits for
-        self.flight = FlightRecorder(name, setup, clock)
+        self.flight = FlightRecorder(name, setup, machine, clock)
         self.health = Health(metrics, self._known, self._obstacle, self._overdue)
 
     @abc.abstractmethod

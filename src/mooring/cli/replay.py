@@ -25,6 +25,9 @@ from mooring.cli.tables import ProcessFlags
 
 if TYPE_CHECKING:
     from mooring.control.flight.entries import Header
+    from mooring.control.manager import Work
+    from mooring.control.runtime import Runtime
+    from mooring.csi.driver import Driver
     from mooring.inspect.replay.course import Make
     from mooring.inspect.replay.director import Decided, Director
 
@@ -121,7 +124,7 @@ def _sidecar(module: str, table: str, *, with_machine: bool = False) -> Callable
 
         program = importlib.import_module(f"mooring.cli.{module}")
         setup = _setup(getattr(program, table), header)
-        sidecar = program.sidecar(setup, Machine(environ={})) if with_machine else program.sidecar(setup)
+        sidecar = program.sidecar(setup, Machine(environ=header.options.get("environ", {}))) if with_machine else program.sidecar(setup)
         told: dict[str, Any] = {name: frozenset(one) if isinstance(one, list) else one for name, one in header.driver.items()}
         info = DriverInfo(**told)
         return lambda runtime, driver: sidecar.works_of(Context(setup, runtime, driver, info)).works[0].make_work()
@@ -129,7 +132,28 @@ def _sidecar(module: str, table: str, *, with_machine: bool = False) -> Callable
     return make_of
 
 
+def _manager(module: str, table: str) -> Callable[[Header], Make]:
+    """A program without a driver."""
+
+    def make_of(header: Header) -> Make:
+        import importlib
+
+        program = importlib.import_module(f"mooring.cli.{module}")
+        setup = _setup(getattr(program, table), header)
+
+        def make(runtime: Runtime, _: Driver) -> Work:
+            work: Work = program.make_work(setup, runtime)
+            return work
+
+        return make
+
+    return make_of
+
+
 PROGRAMS: Final[Mapping[str, Callable[[Header], Make]]] = {
     "csi-attacher": _sidecar("csi_attacher", "AttacherFlags"),
+    "csi-snapshotter": _sidecar("csi_snapshotter", "SnapshotterFlags", with_machine=True),
+    "snapshot-controller": _manager("snapshot_controller", "SnapshotControllerFlags"),
+    "mooring-binder": _manager("binder", "BinderFlags"),
 }
 """By the program's name in the record."""

@@ -80,8 +80,12 @@ class Controller(Generic[K]):
         self._log = log
         self._explained = runtime.explained
         self._topics: Topics[K] = Topics()
+        order = ORDER.get()
+        self._place = name if order is None else order.named(name)
         metrics = runtime.metrics.once(QueueMetrics)
-        self._queue: WorkQueue[K] = WorkQueue(name, clock=runtime.clock, randomness=runtime.randomness, backoff=backoff, metrics=metrics)
+        self._queue: WorkQueue[K] = WorkQueue(
+            name, clock=runtime.clock, randomness=runtime.randomness, backoff=backoff, metrics=metrics, place=self._place
+        )
         self._stale_count = metrics.stale.labels(name)
         self._workers = WorkerGroup()
 
@@ -217,7 +221,7 @@ class Controller(Generic[K]):
                 self._failed(key, Retry(f"could not be done, trying again: {error}"))
                 return
             if not self._decides and (order := ORDER.get()) is not None:
-                order.decided(self.name, key, result)
+                order.decided(self._place, key, result)
             if result.done and self._log.enabled(2):
                 self._log.info(2, result.done, because=str(result.because), **self._about(key))
             if not result.again:
@@ -234,7 +238,7 @@ class Controller(Generic[K]):
         try:
             decision = how.decide(key)  # no await between this and the first action
             if (order := ORDER.get()) is not None:
-                order.decided(self.name, key, decision)
+                order.decided(self._place, key, decision)
             self.explain(key, decision.because)
             return await self._performed(how, key, decision)
         finally:
@@ -277,7 +281,7 @@ class Controller(Generic[K]):
     def _succeeded(self, key: K, result: Result) -> None:
         self._show(key, result.because)
         if (order := ORDER.get()) is not None:
-            order.came_to(self.name, key, str(getattr(result.because, "error", "")))
+            order.came_to(self._place, key, str(getattr(result.because, "error", "")))
         if not result.keeps_backoff:
             self._queue.reset_failures(key)
         if not self._topics.park(key, result.waits_for):
@@ -289,7 +293,7 @@ class Controller(Generic[K]):
         delay_s = self._queue.retry(key)
         self._show(key, TriesAgain(str(failure), delay_s))
         if (order := ORDER.get()) is not None:
-            order.came_to(self.name, key, str(failure))
+            order.came_to(self._place, key, str(failure))
         log = self._log.bind(**self._about(key))
         if failure.because is not None:
             log = log.bind(because=str(failure.because))

@@ -8,7 +8,8 @@ says when each may go on. `ORDER` is the program's own: every task that its work
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, Protocol, TypeVar
 
@@ -22,6 +23,10 @@ class Order(Protocol):
 
     @property
     def directs(self) -> bool: ...
+
+    def named(self, controller: str) -> str:
+        """The name of a controller that is being made, the same in each run and no other's: two may share a queue's name."""
+        ...
 
     async def next_key(self, queue: str, ready: Collection[K]) -> K | None:
         """The key that the calling worker begins with: one of those that are ready, or become so while it waits. None: it is to end."""
@@ -44,6 +49,35 @@ class Order(Protocol):
 
 
 ORDER: Final[ContextVar[Order | None]] = ContextVar("mooring.order", default=None)
+
+
+async def resumed(what: str, key: Hashable = "") -> None:
+    """To be awaited where a wait inside the program is over that neither a port, a queue, a lock nor a sleep has ended."""
+    order = ORDER.get()
+    if order is not None:
+        await order.resumed(what, key)
+
+
+@contextmanager
+def ordered(order: Order) -> Iterator[None]:
+    """What is made in the block, and what it starts, belongs to this order."""
+    token = ORDER.set(order)
+    try:
+        yield
+    finally:
+        ORDER.reset(token)
+
+
+class Names:
+    """Names for controllers, in the order in which they are made."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def of(self, controller: str) -> str:
+        """The name itself, with a number from the second time on."""
+        count = self._counts[controller] = self._counts.get(controller, 0) + 1
+        return controller if count == 1 else f"{controller}#{count}"
 
 
 def task_name() -> str:

@@ -49,10 +49,13 @@ class QueueClosed(Exception):
 
 
 class WorkQueue(Generic[K]):
-    """name: the label of its metrics and logs. backoff: for `retry`."""
+    """name: the label of its metrics and logs. backoff: for `retry`. place: its name in the program's order."""
 
-    def __init__(self, name: str, *, clock: Clock, randomness: Random, backoff: BackOff, metrics: QueueMetrics | None = None) -> None:
+    def __init__(
+        self, name: str, *, clock: Clock, randomness: Random, backoff: BackOff, metrics: QueueMetrics | None = None, place: str = ""
+    ) -> None:
         self._name, self._clock, self._randomness, self._backoff = name, clock, randomness, backoff
+        self._place = place or name
         self._queue: deque[K] = deque()
         self._dirty: dict[K, Instant] = {}  # keys to be worked on, since when: in the queue, or again after their worker is done
         self._processing: dict[K, Instant] = {}  # keys in the hands of a worker, since when
@@ -164,14 +167,14 @@ class WorkQueue(Generic[K]):
         """The next key; the caller owns it until `done`. Raises QueueClosed."""
         order = ORDER.get()
         if order is not None and order.directs:
-            found = await order.next_key(self._name, self._queue)
+            found = await order.next_key(self._place, self._queue)
             if found is None:
                 raise QueueClosed(self._name)
             self._queue.remove(key := found)
         else:
             key = await self._first()
         if order is not None:
-            order.begun(self._name, key)
+            order.begun(self._place, key)
         now = self._clock.now()
         added = self._dirty.pop(key)
         self._processing[key] = now

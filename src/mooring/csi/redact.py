@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 
-from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from mooring.csi.proto import csi_pb2
@@ -48,12 +48,21 @@ def scrubbed(text: str, request: Message) -> str:
 
 def without_secrets(message: M) -> M:
     """The message with every secret value as "***stripped***"; the same object if there is none. What can't be text is left out."""
-    if next(secret_values(message), None) is None:
+    secrets, maps = _places(message.DESCRIPTOR)
+    if not any(getattr(message, name) for name in secrets) and not any(TOKENS_KEY in getattr(message, name) for name in maps):
         return message
     copy = type(message)()
     copy.CopyFrom(message)
     _strip(copy)
     return copy
+
+
+@functools.cache
+def _places(message: Descriptor) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The fields that are secret, and the maps that may carry tokens. In CSI both stand in the message itself, as a test holds."""
+    fields = message.fields
+    secrets = tuple(field.name for field in fields if is_secret(field))
+    return secrets, tuple(field.name for field in fields if is_map(field) and field.name not in secrets)
 
 
 def _strip(message: Message) -> None:

@@ -6,8 +6,8 @@ import base64
 from typing import Any, Final
 
 import msgspec
+from google.protobuf.message import Message
 
-from mooring.csi.driver import RPCS
 from mooring.csi.errors import DriverError
 from mooring.csi.redact import redacted
 from mooring.kube import errors
@@ -154,9 +154,9 @@ def selection_of(selection: Selection) -> tuple[str, str, str]:
     return ("*" if selection.namespace is None else selection.namespace, selection.label_selector, selection.field_selector)
 
 
-def called_of(attribute: str, request: bytes) -> Asked:
-    """request: the message without its secrets."""
-    return Asked("call", attribute, body=redacted(RPCS[attribute].request_type.FromString(request)))
+def called_of(attribute: str, request: Message) -> Asked:
+    """request: without its secrets."""
+    return Asked("call", attribute, body=redacted(request))
 
 
 def fault_of(error: ApiError | DriverError) -> Fault:
@@ -172,9 +172,9 @@ def error_of(fault: Fault) -> ApiError | DriverError:
     return kind(fault.text, reason=fault.reason, code=fault.code, details=fault.details, retry_after_s=fault.retry_after_s)
 
 
-def message_text(message: bytes) -> str:
+def message_text(message: Message) -> str:
     """A message's bytes as the file has them."""
-    return base64.b64encode(message).decode()
+    return base64.b64encode(message.SerializeToString(deterministic=True)).decode()
 
 
 def message_bytes(text: str) -> bytes:

@@ -70,18 +70,13 @@ class RecordedDriver(Driver):
         try:
             answer = await self._driver.invoke(rpc, request, call)
         except DriverError as error:
-            recorder.called(number, rpc.attribute, _kept(request), None, error)
+            recorder.called(number, rpc.attribute, without_secrets(request), None, error)
             raise
         except BaseException:
             recorder.gave_up(number)
             raise
-        recorder.called(number, rpc.attribute, _kept(request), _kept(answer), None)
+        recorder.called(number, rpc.attribute, without_secrets(request), without_secrets(answer), None)
         return answer
-
-
-def _kept(message: Any) -> bytes:
-    kept: bytes = without_secrets(message).SerializeToString(deterministic=True)
-    return kept
 
 
 class RecordedClock:

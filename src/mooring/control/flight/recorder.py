@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from array import array
 from collections.abc import Callable, Collection, Hashable
 from typing import Any, Final, TypeVar
 
 import msgspec
+from google.protobuf.message import Message
 
 from mooring.base.clock import Clock
 from mooring.control.flight import entries
-from mooring.control.flight.ring import Ring
-from mooring.control.flight.stripping import holds_secrets, stripped_answer
-from mooring.control.order import task_name
+from mooring.control.flight.ring import ENTRY_BYTES, Note, Ring
+from mooring.control.flight.stripping import gives_token, holds_secrets, stripped_answer
+from mooring.control.order import Names
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Page, Request, Verb, WatchEvent
 
@@ -23,6 +23,8 @@ K = TypeVar("K", bound=Hashable)
 BYTES_MAX: Final = 8 * 2**20
 DECISION_BYTES: Final = 600
 """A decision with its actions, beside what it shares with others. Measured."""
+MESSAGE_BYTES: Final = 4
+"""Of memory for each byte that a message has on the wire. Measured."""
 FAILING_MAX: Final = 10_000
 """Keys of which it is known since when they fail."""
 _encode: Final = msgspec.json.Encoder().encode
@@ -47,8 +49,12 @@ class Recorder:
         self._failing_since: dict[tuple[str, Hashable], float] = {}
         self.clock = clock
         self.ring = Ring(bytes_max, self._base)
+        self._segment, self._turn_at = self.ring.now, self.ring.turn_at
+        self.reads: array[float] = self._segment.reads
+        """Of the clock, since the segment began."""
+        self._time: Callable[[], float] = self._first_time
         self.in_flight: dict[int, tuple[float, Request | str]] = {}
-        self._numbers = itertools.count(1)
+        self._number, self._names = 0, Names()
         self._informers: list[Informer[Any]] = []
         self._hidden: set[int] = set()  # watches of Secrets
         self._is_on = True
@@ -57,21 +63,24 @@ class Recorder:
         """What comes from now on is not kept."""
         self._is_on = False
 
-    @property
-    def reads(self) -> array[float]:
-        """Of the clock, since the segment began."""
-        return self.ring.now.reads
+    def _first_time(self) -> float:
+        """The loop is known once something happens."""
+        self._time = asyncio.get_running_loop().time
+        return self._time()
 
     # -- as an Order
+
+    def named(self, controller: str) -> str:
+        return self._names.of(controller)
 
     async def next_key(self, queue: str, ready: Collection[K]) -> K | None:
         raise AssertionError("a recorder does not direct")
 
     def begun(self, queue: str, key: Hashable) -> None:
-        self._note(entries.BEGUN, 0, queue, key)
+        self._note((entries.BEGUN, self._time(), _who(), len(self.reads), queue, key), 0)
 
     def decided(self, controller: str, key: Hashable, what: object) -> None:
-        self._note(entries.DECIDED, DECISION_BYTES, controller, key, what)
+        self._note((entries.DECIDED, self._time(), _who(), len(self.reads), controller, key, what), DECISION_BYTES)
 
     def came_to(self, controller: str, key: Hashable, failure: str) -> None:
         if not failure:
@@ -86,7 +95,7 @@ class Recorder:
             self._troubled(f"{controller}: {key} has failed for {now - since:.0f} s: {failure}")
 
     async def resumed(self, what: str, key: Hashable) -> None:
-        self._note(entries.RESUMED, 0, what, key)
+        self._note((entries.RESUMED, self._time(), _who(), len(self.reads), what, key), 0)
 
     def caches(self, informer: Informer[Any]) -> None:
         self._informers.append(informer)
@@ -95,71 +104,88 @@ class Recorder:
 
     def asks(self, what: Request | str) -> int:
         """A number for a request or a call, until it is over."""
-        number = next(self._numbers)
-        self.in_flight[number] = self.clock.now(), what
+        self._number = number = self._number + 1
+        self.in_flight[number] = self._time(), what
         return number
 
     def answered(self, number: int, request: Request, answer: Any) -> None:
         del self.in_flight[number]
         if self._is_on:
-            kept = encoded_answer(request, answer)
-            self._note(entries.ANSWER, len(kept), request, kept, None)
+            kept = _encoded(answer) if _is_plain(request, answer) else encoded_answer(request, answer)
+            self._note((entries.ANSWER, self._time(), _who(), len(self.reads), request, kept, None), len(kept))
 
     def refused(self, number: int, request: Request, error: Exception) -> None:
         del self.in_flight[number]
-        self._note(entries.ANSWER, 0, request, UNREADABLE, error)
+        self._note((entries.ANSWER, self._time(), _who(), len(self.reads), request, UNREADABLE, error), 0)
 
     def gave_up(self, number: int) -> None:
         _, what = self.in_flight.pop(number)
-        self._note(entries.GAVE_UP, 0, what)
+        self._note((entries.GAVE_UP, self._time(), _who(), len(self.reads), what), 0)
 
     def left(self, request: Request) -> None:
         """A watch is given up."""
-        self._note(entries.GAVE_UP, 0, request)
+        self._note((entries.GAVE_UP, self._time(), _who(), len(self.reads), request), 0)
 
     def opened(self, request: Request) -> int:
         """A watch begins."""
-        number = next(self._numbers)
+        self._number = number = self._number + 1
         if holds_secrets(request):
             self._hidden.add(number)
-        self._note(entries.OPENED, 0, number, request)
+        self._note((entries.OPENED, self._time(), _who(), len(self.reads), number, request), 0)
         return number
 
     def event(self, number: int, event: WatchEvent[Any]) -> None:
         if self._is_on:
-            kept = b"null" if event.object is None or number in self._hidden else _encoded(event.object)
-            self._note(entries.EVENT, len(kept), number, event.type, event.resource_version, event.initial_events_end, kept)
+            kept = UNREADABLE if event.object is None or number in self._hidden else _encoded(event.object)
+            last, version = event.initial_events_end, event.resource_version
+            self._note((entries.EVENT, self._time(), _who(), len(self.reads), number, event.type, version, last, kept), len(kept))
 
     def ended(self, number: int, error: Exception | None) -> None:
-        self._note(entries.ENDED, 0, number, error)
+        self._note((entries.ENDED, self._time(), _who(), len(self.reads), number, error), 0)
 
-    def called(self, number: int, attribute: str, request: bytes, answer: bytes | None, error: Exception | None) -> None:
+    def called(self, number: int, attribute: str, request: Message, answer: Message | None, error: Exception | None) -> None:
+        """request, answer: without secrets; nobody changes them any more."""
         del self.in_flight[number]
-        self._note(entries.CALL, len(request) + len(answer or b""), attribute, request, answer, error)
+        size = MESSAGE_BYTES * request.ByteSize() + (0 if answer is None else MESSAGE_BYTES * answer.ByteSize())
+        self._note((entries.CALL, self._time(), _who(), len(self.reads), attribute, request, answer, error), size)
 
     def drew(self, method: str, value: object) -> None:
-        self._note(entries.DREW, 0, method, value)
+        self._note((entries.DREW, self._time(), _who(), len(self.reads), method, value), 0)
 
     def wall(self, value: float) -> None:
-        self._note(entries.WALL, 0, value)
+        self._note((entries.WALL, self._time(), _who(), len(self.reads), value), 0)
 
     def returned(self) -> None:
         """The driver was away and is back."""
-        self._note(entries.RETURNED, 0)
+        self._note((entries.RETURNED, self._time(), _who(), len(self.reads)), 0)
 
     def drained(self) -> None:
         """The work is told to end."""
-        self._note(entries.DRAINED, 0)
+        self._note((entries.DRAINED, self._time(), _who(), len(self.reads)), 0)
 
-    def _note(self, kind: str, size: int, *rest: object) -> None:
+    def _note(self, note: Note, size: int) -> None:
         if self._is_on:
-            now = self.ring.now
-            self.ring.note((kind, asyncio.get_running_loop().time(), task_name(), len(now.reads), *rest), size)
+            segment = self._segment
+            segment.notes.append(note)
+            segment.size += size + ENTRY_BYTES
+            if segment.size > self._turn_at:
+                self._segment = self.ring.turn()
+                self.reads = self._segment.reads
 
     def _base(self) -> tuple[Any, int]:
         """What the caches hold: references, and about how many bytes they take."""
         base = tuple((informer.scope, informer.store.version, informer.store.values()) for informer in self._informers)
         return base, sum(8 * len(objects) for _, _, objects in base)
+
+
+def _who() -> str:
+    task = asyncio.current_task()
+    return "" if task is None else task.get_name()
+
+
+def _is_plain(request: Request, answer: Any) -> bool:
+    """True for one object without secrets."""
+    return isinstance(answer, msgspec.Struct) and not holds_secrets(request) and not gives_token(request)
 
 
 def encoded_answer(request: Request, answer: Any) -> bytes:

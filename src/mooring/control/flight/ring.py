@@ -43,6 +43,8 @@ class Ring:
 
     def __init__(self, bytes_max: int, base: Callable[[], tuple[Any, int]]) -> None:
         self._bytes_max, self._base = bytes_max, base
+        self.turn_at = bytes_max // SEGMENTS_MIN
+        """The size of a segment that is enough."""
         self._segments: deque[Segment] = deque([Segment(None)])
         self.now = self._segments[0]
         self._size_before = 0  # of all segments but the last
@@ -66,15 +68,8 @@ class Ring:
         """The oldest first."""
         return iter(self._segments)
 
-    def note(self, note: Note, size: int) -> None:
-        now = self.now
-        now.notes.append(note)
-        now.size += size + ENTRY_BYTES
-        if now.size * SEGMENTS_MIN > self._bytes_max:
-            self._turn()
-
-    def _turn(self) -> None:
-        """Begins a segment, and drops old ones."""
+    def turn(self) -> Segment:
+        """Begins a segment, which takes the notes from now on, and drops old ones."""
         self._size_before += self.now.size + 8 * len(self.now.reads)
         base, size = self._base()
         self.now = Segment(base)
@@ -84,3 +79,4 @@ class Ring:
             gone = self._segments.popleft()
             self.left_out += len(gone.notes)
             self._size_before -= gone.size + 8 * len(gone.reads)
+        return self.now

@@ -20,7 +20,7 @@ def stripped_answer(request: Request, answer: Any) -> Any:
     """The answer to a request as it may be kept: Secrets keep the names of their values, tokens nothing."""
     if holds_secrets(request):
         return _without_values(msgspec.to_builtins(answer))
-    if request.subresource == "token" or request.kind.name == "TokenRequest":
+    if gives_token(request):
         return _without_token(msgspec.to_builtins(answer))
     return answer
 
@@ -28,6 +28,11 @@ def stripped_answer(request: Request, answer: Any) -> Any:
 def holds_secrets(request: Request) -> bool:
     """True for a request about Secrets."""
     return request.kind.plural == "secrets" and not request.kind.group
+
+
+def gives_token(request: Request) -> bool:
+    """True for a request whose answer holds a token of a service account."""
+    return request.subresource == "token" or request.kind.name == "TokenRequest"
 
 
 def _without_values(found: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 from mooring.control.flight.ports import RecordedClock, RecordedCluster, RecordedRandom
 from mooring.control.flight.recorder import Recorder
 from mooring.control.manager import Work
-from mooring.control.order import ORDER, Order
+from mooring.control.order import Order, ordered
 from mooring.control.runtime import Runtime
 
 
@@ -38,11 +38,8 @@ class OrderedWork:
 
     async def run(self) -> None:
         """As of the work; the order is that of all its tasks."""
-        token = ORDER.set(self.order)
-        try:
+        with ordered(self.order):
             await self.work.run()
-        finally:
-            ORDER.reset(token)
 
     async def drain(self, timeout_s: float) -> bool:
         if isinstance(self.order, Recorder):

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from mooring.base.metrics import Metrics
 from mooring.control.flight.work import OrderedWork
 from mooring.control.manager import DRAIN_S_MAX, Work
+from mooring.control.order import ordered
 from mooring.control.runtime import Runtime
 from mooring.csi.driver import Driver
 from mooring.inspect.replay.director import Decided, Departure, Director
@@ -55,8 +56,9 @@ class _Course:
     async def run(self) -> Replayed:
         director, header = self._director, self._record.header
         clock, randomness = ReplayClock(director, header.began_s), ReplayRandom(director)
-        director.begin(self._record.entries[0].t if self._record.entries else 0.0, header.reads)
-        made = self._make(Runtime(ReplayCluster(director), clock, randomness, Metrics()), ReplayDriver(director))
+        director.begin(self._record.entries, header.reads)
+        with ordered(director):
+            made = self._make(Runtime(ReplayCluster(director), clock, randomness, Metrics()), ReplayDriver(director))
         work = OrderedWork(made, director)
         departure = ""
         async with asyncio.TaskGroup() as group:

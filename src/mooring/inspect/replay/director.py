@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections import deque
+from collections.abc import Callable, Collection, Hashable
 from typing import Any, Final, TypeVar
 
 from mooring.base.clock import LoopClock
 from mooring.control.flight import entries
 from mooring.control.flight.entries import Asked, Entry
 from mooring.control.flight.shown import shown
-from mooring.control.order import task_name
+from mooring.control.order import Names, task_name
 from mooring.inspect.replay.loop import ReplayLoop, is_sleep, timeout_of
+from mooring.inspect.replay.said import Said
 from mooring.kube.cache.informer import Informer
 
 K = TypeVar("K", bound=Hashable)
@@ -27,8 +28,6 @@ TURNS_MAX: Final = 100_000
 """Turns of the loop for one line of a record: what runs longer runs for ever."""
 TICK_S: Final = 0.0011
 """A timer may end so much too early."""
-SIGNS: Final = frozenset({entries.DECIDED, entries.OPENED, entries.GAVE_UP, entries.DREW, entries.WALL})
-"""Lines that only say what the program did between two gates."""
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -73,10 +72,8 @@ class Director:
         self._waiters: list[Waiter] = []
         self._observed: deque[tuple[str, Any]] = deque()
         self._scopes: dict[str, tuple[str, ...]] = {}
-        self._reads: deque[float] = deque()
-        self._reads_of = 0.0
-        self._walls: deque[float] = deque()
-        self._draws: dict[str, deque[Any]] = defaultdict(deque)
+        self.said = Said()
+        self._names = Names()
         self.stopped: Exception | None = None
         self.informers: list[Informer[Any]] = []
         self.decided_count = 0
@@ -87,10 +84,10 @@ class Director:
 
     # -- the course
 
-    def begin(self, now: float, reads: tuple[float, ...]) -> None:
-        """now: of the first line. reads: what the clock says until then."""
-        self._loop.advance(now)
-        self._reads = deque(reads)
+    def begin(self, record: tuple[Entry, ...], reads: tuple[float, ...]) -> None:
+        """What clock and chance say before the first gate. reads: what the clock says until the first line."""
+        self._loop.advance(record[0].t if record else 0.0)
+        self.said.begin(record, reads)
 
     async def run(self, record: tuple[Entry, ...]) -> None:
         """Goes through the record. Raises Departure, and what on_decision raised."""
@@ -115,16 +112,7 @@ class Director:
     def _pass(self, record: tuple[Entry, ...], place: int) -> None:
         """From here on the clock and chance say what they said after this line."""
         self._loop.advance(record[place].t)
-        self._reads.clear()
-        self._walls.clear()
-        self._reads_of = record[place].t
-        self._reads.extend(record[place].reads)
-        for entry in _until_next_gate(record, place + 1):
-            self._reads.extend(entry.reads)
-            if entry.kind == entries.WALL:
-                self._walls.append(entry.value)
-            elif entry.kind == entries.DREW:
-                self._draws[entry.what].append(entry.value)
+        self.said.pass_gate(record, place)
 
     async def _until(self, entry: Entry, is_done: Callable[[], bool]) -> None:
         """Until the line has come about. Raises Departure."""
@@ -150,7 +138,7 @@ class Director:
 
     def _timer_shown_by_clock(self) -> bool:
         """A timer that ended before the next gate: the clock said something then, and nobody here has asked for that yet."""
-        if not self._reads or (said := self._reads[-1]) <= self._reads_of:
+        if (said := self.said.last) is None:
             return False
         handle = self._loop.earliest(lambda handle: timeout_of(handle) is None and not is_sleep(handle))
         if handle is None or handle.when() > said + TICK_S:
@@ -164,8 +152,8 @@ class Director:
     def _fire(self, choose: Callable[[asyncio.TimerHandle], bool]) -> bool:
         """Ends one timer; what the clock said before its time is said no more."""
         fired = self._loop.fire(choose)
-        while fired is not None and self._reads and self._reads[0] < fired.when() - TICK_S:
-            self._reads.popleft()
+        if fired is not None:
+            self.said.forget_before(fired.when() - TICK_S)
         return fired is not None
 
     def _own_timeout(self, entry: Entry) -> Callable[[], bool]:
@@ -293,6 +281,9 @@ class Director:
 
     # -- as an Order
 
+    def named(self, controller: str) -> str:
+        return self._names.of(controller)
+
     async def next_key(self, queue: str, ready: Collection[K]) -> K | None:
         if self._is_drained:
             return None
@@ -331,19 +322,5 @@ class Director:
 
     def now(self) -> float:
         """What the clock said at this place, else the time of the last line."""
-        return self._reads.popleft() if self._reads else self._loop.now
-
-    def wall(self) -> float | None:
-        return self._walls.popleft() if self._walls else None
-
-    def draw(self, method: str) -> Any:
-        """The next value that was drawn so; None where the record has no more."""
-        values = self._draws.get(method)
-        return values.popleft() if values else None
-
-
-def _until_next_gate(record: tuple[Entry, ...], place: int) -> Iterator[Entry]:
-    """What the program did before the next gate."""
-    while place < len(record) and record[place].kind in SIGNS:
-        yield record[place]
-        place += 1
+        said = self.said.now()
+        return self._loop.now if said is None else said

@@ -101,7 +101,7 @@ class ReplayClock:
         return self._director.now()
 
     def wall_s(self) -> float:
-        wall_s = self._director.wall()
+        wall_s = self._director.said.wall()
         return self._clock.wall_s() if wall_s is None else wall_s
 
     async def sleep(self, seconds: float) -> None:
@@ -139,5 +139,5 @@ class ReplayRandom(Random):
         return self._drew("uid", super().uid())
 
     def _drew(self, method: str, own: T) -> T:
-        value = self._director.draw(method)
+        value = self._director.said.draw(method)
         return own if value is None else value

@@ -39,7 +39,7 @@ def parsed(data: bytes) -> Record:
         text = unpacker.decompress(data, FILE_BYTES_MAX)
         if unpacker.unconsumed_tail:
             raise ConfigError(f"the record is larger than {FILE_BYTES_MAX >> 20} MiB")
-        first, *rest = text.splitlines()
+        first, *rest = text.splitlines() or [b""]
         header = msgspec.json.decode(first, type=Header)
         if header.format != FORMAT:
             raise ConfigError(f"the record has format {header.format}; this version of mooring reads format {FORMAT}")

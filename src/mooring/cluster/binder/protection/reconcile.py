@@ -6,7 +6,6 @@ deleted; kube-controller-manager asks for each batch of claims.
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from typing import Final, TypeVar
 
@@ -17,6 +16,7 @@ from mooring.base.clock import Clock, Instant
 from mooring.cluster.binder import edits
 from mooring.cluster.binder.protection.decide import AddFinalizer, Finalizing, RemoveFinalizer
 from mooring.cluster.binder.writes import Whole
+from mooring.control.locks import KeyLock
 from mooring.kube.cluster import Cluster, Selection, order
 from mooring.kube.list_all import all_of
 
@@ -44,7 +44,7 @@ class LivePods:
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
         self._cluster, self._clock = cluster, clock
-        self._lock = asyncio.Lock()
+        self._lock = KeyLock("protection")
         self._last: _Listed | None = None
 
     async def of(self, namespace: str, version: str) -> tuple[Pod, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from collections.abc import Mapping
 from typing import Final, Protocol
@@ -13,6 +12,7 @@ from mooring.api.migration import TranslationError
 from mooring.api.volume_migration import as_in_tree
 from mooring.base.clock import Instant
 from mooring.base.log import logger
+from mooring.control.locks import KeyLock
 from mooring.csi.driver import Call
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
@@ -128,7 +128,7 @@ class VolumeCreation:
         self._sources, self._identity = sources, identity
         self._owners = PvOwners(env.runtime, env.caches.volumes, view)
         self.pv_store, self.rejection = PvStore(env, view, self._owners), VolumeRejection(env, view, tracker, self._owners)
-        self._large = asyncio.Lock()
+        self._large = KeyLock("large")
 
     async def create(self, order: Order, secrets: Mapping[str, str], began: Instant) -> tuple[Save, str] | None:
         """STORED; LATER when the volume is made and its object still to be stored, with the reason; None when there is none to be stored:

@@ -22,6 +22,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from mooring.api.coordination import LEASES
 from mooring.base.clock import Clock
 from mooring.base.log import logger
+from mooring.control.order import resumed
 from mooring.kube.access_review import denied
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Conflict, Forbidden
@@ -196,6 +197,7 @@ class Journal(Intents):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._rest_s()):
                     await self._wake.wait()
+            await resumed("journal")
             self._wake.clear()
             await self._try_to_hold()
             tidies, self._tidy_due = self._tidy_due, False
@@ -258,6 +260,7 @@ class Journal(Intents):
         self._waiters[page].append(waiter)
         self._wake.set()
         await waiter
+        await resumed("journal", page.number)
 
     async def _save(self, page: JournalLease) -> None:
         """One write for all waiters of this page."""

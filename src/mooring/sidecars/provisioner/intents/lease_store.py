@@ -9,7 +9,6 @@ on it were never begun. The pages stand in no cache, and a conflict asks who hol
 
 from __future__ import annotations
 
-import asyncio
 import copy
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from mooring.api.coordination import LEASES
 from mooring.api.core import NODES
 from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
+from mooring.control.locks import KeyLock
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, TooLarge
 from mooring.sidecars.provisioner.intents import lease_codec
@@ -174,7 +174,7 @@ class LeaseStore(JournalEntries):
         super().__init__(clock)
         self._cluster, self._location, self._identity = cluster, place, identity
         self._count = 1
-        self._taking = asyncio.Lock()
+        self._taking = KeyLock("taking")
         self._take_at: Instant = 0.0
         self._why_not: ApiError | None = None
         self.held = False

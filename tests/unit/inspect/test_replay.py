@@ -1,0 +1,104 @@
+"""`mooring replay`: its files, its programs and its words."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from mooring.base.errors import ConfigError
+from mooring.base.flags import parse
+from mooring.cli import mooring as command
+from mooring.cli import replay
+from mooring.cli.flight import options_of_record
+from mooring.cli.process import Machine, Setup
+from mooring.control.flight.entries import FORMAT, Header
+from mooring.inspect.replay.course import replayed
+from mooring.inspect.replay.record import Record, parsed
+
+TABLES = {
+    "csi-attacher": ("csi_attacher", "AttacherFlags"),
+    "csi-snapshotter": ("csi_snapshotter", "SnapshotterFlags"),
+    "snapshot-controller": ("snapshot_controller", "SnapshotControllerFlags"),
+    "mooring-binder": ("binder", "BinderFlags"),
+}
+DRIVER = {"name": "a.csi.test", "vendor_version": "1", "plugin": [1], "volume_expansion": [], "controller": [2, 5]}
+
+
+def a_header(program: str, *words: str, **more: Any) -> Header:
+    """As a program of these flags writes it, and as it is read."""
+    module, table = (
+        getattr(importlib.import_module(f"mooring.cli.{TABLES[program][0]}"), name) for name in ("COMMAND", TABLES[program][1])
+    )
+    given = parse(table, words)
+    gates = {name: gate.default for name, gate in module.gates.items()}
+    options = options_of_record(Setup(program, given.flags, given.given, gates), Machine(environ={"NODE_NAME": "n1", "HOME": "/nowhere"}))
+    header = Header(FORMAT, program, "0.1.0", "a test", True, 1_780_000_000.0, options=options, driver=DRIVER, **more)
+    return msgspec.json.decode(msgspec.json.encode(header), type=Header)
+
+
+def a_file(folder: Path, header: Header, *lines: dict[str, Any]) -> Path:
+    path = folder / "record.gz"
+    path.write_bytes(gzip.compress(b"\n".join([msgspec.json.encode(header), *(json.dumps(line).encode() for line in lines), b""])))
+    return path
+
+
+def test_every_program_that_can_be_replayed_is_tested() -> None:
+    assert set(TABLES) == set(replay.PROGRAMS)
+
+
+@pytest.mark.parametrize("program", TABLES)
+def test_a_program_is_made_again_from_its_record(program: str) -> None:
+    found = replayed(Record(a_header(program), ()), replay.make_of(a_header(program)))
+    assert ((), "") == (found.decisions, found.departure)
+
+
+def test_the_flags_come_back_and_those_of_the_surroundings_do_not() -> None:
+    header = a_header("csi-attacher", "--timeout=3s", "--kubeconfig=/nowhere/config", "--csi-address=/nowhere/csi.sock")
+    assert 3.0 == header.options["flags"]["timeout_s"]
+    assert "/nowhere" not in msgspec.json.encode(header).decode()
+    assert {"NODE_NAME": "n1"} == header.options["environ"]
+
+
+def test_a_file_of_somebody_else_commands_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = a_file(tmp_path, a_header("csi-attacher", in_flight=("\x1b[2J",)))
+    assert 0 == command.run(["replay", str(path)])
+    assert "\x1b" not in capsys.readouterr().out
+
+
+def test_what_the_record_has_and_the_replay_does_not_come_to_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = {"verb": "get", "resource": "leases.coordination.k8s.io", "name": "nobody", "namespace": "default", "selection": ["*", "", ""]}
+    answer = {"kind": "answer", "t": 1.5, "who": "somebody", "asked": asked, "answer": {}}
+    decided = {"kind": "decided", "t": 2.0, "who": "somebody", "what": "csi-attacher-va", "key": "'va'", "shown": "Decision()"}
+    assert replay.DEPARTED == command.run(["replay", str(a_file(tmp_path, a_header("csi-attacher"), answer, decided))])
+    out = capsys.readouterr().out
+    assert "The replay departs from the record after 0 decisions" in out
+    assert "the record has: somebody: answer get leases.coordination.k8s.io/default/nobody" in out
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"no gzip", "no record of mooring's flight recorder"),
+        (gzip.compress(b"no json\n"), "no record of mooring's flight recorder"),
+        (gzip.compress(b""), "no record of mooring's flight recorder"),
+        (
+            gzip.compress(b'{"format":99,"program":"x","version":"1","why":"","whole":true,"began_s":0}\n'),
+            "the record has format 99; this version of mooring reads format 1",
+        ),
+    ],
+    ids=["no-gzip", "no-json", "empty", "newer"],
+)
+def test_a_file_that_is_no_record_is_refused(data: bytes, text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        parsed(data)
+
+
+@pytest.mark.parametrize("words", [[], ["a", "b"], ["/nowhere/record.gz"]])
+def test_a_wrong_command_line_is_refused(words: list[str]) -> None:
+    assert command.run(["replay", *words]) != 0
