@@ -151,7 +151,7 @@ def _args(own: str, words: list[str]) -> Iterator[str | When]:
 
 
 def _monitor(objects: list[Json]) -> Iterator[str]:
-    """A Service without an address and a ServiceMonitor for the ports that the network policy opens to monitoring."""
+    """A headless Service and a ServiceMonitor for the ports that the network policy opens to monitoring."""
     policy = next((one for one in objects if one["kind"] == "NetworkPolicy"), None)
     names = [port["port"] for rule in (policy or {}).get("spec", {}).get("ingress", ()) for port in rule["ports"]]
     made = workload(objects)

@@ -80,7 +80,7 @@ def _common(images: list[str], version: str) -> dict[str, Value | Group]:
         "images": Group(
             "Mooring's images, which you build from the project's Containerfile.",
             {
-                "registry": Value("", _TEXT, "What stands before their names, without the last slash."),
+                "registry": Value("", _TEXT, "The registry and path before their names, without the last slash."),
                 "tag": Value(version, _TEXT),
                 "instead": Value({}, overrides, f"Whole references for single ones, with a digest for one: {', '.join(images)}."),
                 "pullPolicy": Value("", {"enum": ["", "Always", "IfNotPresent", "Never"]}),
@@ -99,9 +99,9 @@ def _common(images: list[str], version: str) -> dict[str, Value | Group]:
 
 def _monitoring(watched: list[Json]) -> Group:
     serving: dict[str, Value | Group] = {
-        "enabled": Value(False, _FLAG, "A Service without an address and a ServiceMonitor for each part with metrics."),
+        "enabled": Value(False, _FLAG, "A headless Service and a ServiceMonitor for each part with metrics."),
         "interval": Value("30s", _TEXT),
-        "labels": Value({}, _MAP, "What your Prometheus selects ServiceMonitors by."),
+        "labels": Value({}, _MAP, "The labels by which your Prometheus selects ServiceMonitors."),
     }
     found = Group("", {"namespace": Value("monitoring", _TEXT, "Where Prometheus is."), "serviceMonitor": Group("", serving)})
     for name, kind, about in (
@@ -122,7 +122,7 @@ def _secrets(granted: list[Json]) -> Group:
         "The secrets that classes and volumes name, as in deploy/secrets: the sidecars may read these, and no others.",
         {
             "enabled": Value(False, _FLAG),
-            "namespace": Value(role["metadata"]["namespace"], _TEXT, "Theirs alone, and there before the release is."),
+            "namespace": Value(role["metadata"]["namespace"], _TEXT, "For these secrets alone; it exists before the release."),
             "names": Value(role["rules"][0]["resourceNames"], some, "At least one: an empty list would mean all."),
             "account": Value(binding["subjects"][0]["name"], _TEXT, f"Who reads them: {accounts}."),
         },
@@ -158,7 +158,7 @@ def _of_workload(part: str, made: Json, budget: bool) -> Group:
         "resources": Value(
             {name: one["resources"] for name, one in sidecars.items()},
             _each(sidecars, _MAP),
-            "By container. Requests are what was measured.",
+            "By container. The requests are measured.",
         ),
         "extraArgs": Value({name: [] for name in sidecars}, _each(sidecars, _LIST), "Flags, by container."),
         "extraVolumes": Value([], _LIST, "Of the pod."),
