@@ -13,7 +13,7 @@ from typing import Final
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import STRING
 from mooring.base.flags import UsageError, flag
-from mooring.base.text import visible
+from mooring.base.text import visible_lines
 from mooring.cli.people import run_for_people, words_and_flags
 from mooring.cli.process import Command
 from mooring.cli.tables import ProcessFlags
@@ -58,7 +58,7 @@ def _turn(word: str, words: Sequence[str], flags: PowerFlags) -> int:
 
     if len(words) != 1:
         raise UsageError("give one NODE, as in n2")
-    sys.stdout.write(visible(ask(_folder(flags.state), OFF if word == KILL else ON, words[0])) + "\n")
+    sys.stdout.write(visible_lines(ask(_folder(flags.state), OFF if word == KILL else ON, words[0])) + "\n")
     return 0
 
 

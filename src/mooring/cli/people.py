@@ -115,16 +115,23 @@ def width_of(stdout: TextIO) -> int:
 
 
 def words_and_flags(table: type[ProcessFlags], argv: Sequence[str], leading_max: int | None = None) -> tuple[list[str], list[str]]:
-    """The words come before the flags, or after them. leading_max: how many may come before; a further word counts as a flag then."""
+    """The words come before the flags, after them, or between them.
+
+    leading_max: how many may come before; a further word counts as a flag then.
+    """
     count = next((number for number, word in enumerate(argv) if word.startswith("-")), len(argv))
     if count:
         count = count if leading_max is None else min(count, leading_max)
         return list(argv[:count]), list(argv[count:])
     try:
-        count = len(parse(table, argv).rest)
+        rest = parse(table, argv).rest
     except UsageError:
-        count = 0  # whoever reads the flags says so
-    return list(argv[len(argv) - count :]), list(argv[: len(argv) - count])
+        return [], list(argv)  # whoever reads the flags says so
+    head = list(argv[: len(argv) - len(rest)])
+    if "--" in head[-1:]:
+        return list(rest), head
+    count = next((number for number, word in enumerate(rest) if word.startswith("-")), len(rest))
+    return list(rest[:count]), [*head, *rest[count:]]
 
 
 def run_for_people(command: Command[F], argv: Sequence[str], prog: str, serve: Callable[[F], int]) -> int:

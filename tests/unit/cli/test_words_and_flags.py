@@ -13,12 +13,14 @@ from mooring.cli.why import WhyFlags
         (["pod", "web-0", "-n", "shop"], ["pod", "web-0"], ["-n", "shop"]),
         (["-n", "shop", "pod/web-0"], ["pod/web-0"], ["-n", "shop"]),
         (["-n", "shop", "--watch"], [], ["-n", "shop", "--watch"]),
+        (["-n", "shop", "pod/web-0", "-o", "json"], ["pod/web-0"], ["-n", "shop", "-o", "json"]),
+        (["-n", "shop", "--", "pod", "-x"], ["pod", "-x"], ["-n", "shop", "--"]),
         (["-n"], [], ["-n"]),
         (["--unknown", "pod/web-0"], [], ["--unknown", "pod/web-0"]),
         ([], [], []),
     ],
 )
-def test_words_come_before_the_flags_or_after_them(argv, words, flags):
+def test_words_come_before_the_flags_after_them_or_between_them(argv, words, flags):
     assert (words, flags) == words_and_flags(WhyFlags, argv)
 
 

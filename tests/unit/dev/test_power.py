@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from mooring.base.errors import ConfigError
+from mooring.cli import dev_power
 from mooring.dev import power
 from mooring.dev.power import OFF, ON, answering, ask, is_answering, socket_in
 
@@ -113,3 +114,11 @@ async def test_an_end_in_the_midst_is_told(tmp_path: Path) -> None:
         await asyncio.to_thread(ask, tmp_path, OFF, "n1")
     server.close()
     await server.wait_closed()
+
+
+def test_the_answer_keeps_its_lines_and_nothing_in_it_commands_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(power, "ask", lambda folder, turn, node: f"{node} is {turn}\nkubectl taint\x1b[2J")
+    assert 0 == dev_power.run(["kill-node", "n1", f"--state={tmp_path}"], "mooring dev")
+    assert "n1 is off\nkubectl taint\\x1b[2J\n" == capsys.readouterr().out
