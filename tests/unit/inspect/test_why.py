@@ -285,6 +285,37 @@ async def test_a_pod_that_is_being_deleted_on_a_dead_node_waits_for_the_operator
     assert ("end", "operator") == ((await world.blocking("pod/web"))["name"], (await world.blocking("pod/web"))["mover"])
 
 
+async def test_a_pod_that_ends_waits_since_its_deletion_was_asked_for() -> None:
+    world = WhyWorld()
+    await world.create(a_ready_node("n1"), a_pod("web", node="n1", phase="Running"))
+    asked = rfc3339(world.clock.wall_s())
+    await world.delete(_kind(a_pod("web")), "web")
+    link = await world.blocking("pod/web")
+    assert ("end", "cluster", asked) == (link["name"], link["mover"], link["since"])
+
+
+async def test_a_pod_whose_volume_can_t_be_unmounted_waits_for_the_driver() -> None:
+    world = WhyWorld()
+    pod = await world.bound()
+    await world.tell(pod, "FailedAttachVolume", "Multi-Attach error for volume")
+    await world.delete(_kind(a_pod("web")), "web")
+    assert "cluster" == (await world.blocking("pod/web"))["mover"], "how it began does not matter at its end"
+    error = 'MountVolume.TearDown failed for volume "pv" : rpc error: code = Unavailable desc = connection refused'
+    await world.tell(pod, "FailedMount", error)
+    link = await world.blocking("pod/web")
+    assert ("end", "failed", "driver", "Unavailable") == (link["name"], link["state"], link["mover"], link["code"])
+    assert "n1 can't unmount a volume" in link["text"]
+
+
+async def test_a_pod_that_ran_on_a_node_that_is_silent_may_run_no_more() -> None:
+    world = WhyWorld()
+    started = {"containerStatuses": [{"name": "main", "state": {"running": {}}}]}
+    pod = a_pod("web", node="n1", phase="Running")
+    await world.create(a_ready_node("n1", ready=False), {**pod, "status": {**pod["status"], **started}})
+    link = await world.blocking("pod/web")
+    assert ("mount", "operator", "mooring fence n1") == (link["name"], link["mover"], link["commands"][0]["line"])
+
+
 # -- other kinds
 
 
@@ -334,7 +365,7 @@ async def test_an_attachment_and_a_node_are_explained() -> None:
     assert 0 == (await world.why("va", VA))[0]
     code, text = await world.why("node/n1")
     assert 0 == code
-    assert "csi.test registered; 1 volumes" in text
+    assert "csi.test registered; 1 volume attached" in text
     await world.delete(VOLUME_ATTACHMENTS, VA)
     assert "detach" == (await world.blocking("va", VA))["name"]
 
@@ -355,6 +386,26 @@ async def test_all_that_is_stuck_is_listed_and_what_failed_comes_first() -> None
     assert Mover.USER.value == code
     assert text.index("pvc default/wrong") < text.index("pvc default/waits")
     assert "not listed: volumesnapshots" in text
+
+
+async def test_a_claim_that_grows_is_listed_beside_its_pod_that_is_stuck() -> None:
+    world = WhyWorld()
+    await world.create(a_class(), a_csi_driver(), a_bound_claim(size="2Gi"), a_pod("web", "claim", node="n1"))
+    _, text = await world.why()
+    assert "pod default/web" in text
+    assert "pvc default/claim  FAILED at growth claim" in text
+
+
+async def test_a_silent_node_is_listed_if_it_has_volumes() -> None:
+    world = WhyWorld()
+    held, dead, alive = (a_ready_node(name, ready=name == "n3") for name in ("n1", "n2", "n3"))
+    for one in (held, alive):
+        one["status"]["volumesAttached"] = [{"name": "kubernetes.io/csi/csi.test^vol", "devicePath": ""}]
+    await world.create(held, dead, alive)
+    _, text = await world.why()
+    assert "node n1  FAILED" in text
+    assert "node n2" not in text
+    assert "node n3" not in text
 
 
 async def test_a_claim_that_a_quota_keeps_from_being_made_is_the_quota_s() -> None:

@@ -14,7 +14,8 @@ from mooring.cluster.snapshots.kinds import Snapshot
 from mooring.cluster.snapshots.view import row_of, snapshot_of
 from mooring.inspect.objects import NotThere
 from mooring.inspect.reading import Reading
-from mooring.inspect.scene import SeenEvent, moment_s
+from mooring.inspect.render import counted
+from mooring.inspect.scene import SeenEvent
 from mooring.inspect.why.attaching import attachment_link
 from mooring.inspect.why.chain import Chain, Command, Link, Mover, State, unseen_link
 from mooring.inspect.why.changing import growth_link, modification_link
@@ -22,7 +23,7 @@ from mooring.inspect.why.claims import claim_link
 from mooring.inspect.why.deleting import deletion_links, with_unstick
 from mooring.inspect.why.diagnosis import diagnosed, failed_link
 from mooring.inspect.why.nodes import silent_node_link, silent_since_s
-from mooring.inspect.why.pods import pod_links
+from mooring.inspect.why.pods import end_link, pod_links
 from mooring.inspect.why.snapshotting import snapshot_links
 
 
@@ -74,21 +75,9 @@ async def _pod(reading: Reading, key: Key) -> Links | None:
     if is_deleting(pod):
         for claim in claims_of(pod):
             await reading.claim(claim)
-        return _end_of_pod(reading, key)
+        end = end_link(reading.scene, pod)
+        return (end,) if end.state is State.FAILED else deletion_links(reading.scene, pod, "pod") or (end,)
     return pod_links(reading.scene, pod)
-
-
-def _end_of_pod(reading: Reading, key: Key) -> Links:
-    scene, pod = reading.scene, reading.scene.pods.get(key)
-    assert pod is not None
-    since_s, node = moment_s(pod.metadata.deletion_timestamp), pod.spec.node_name
-    known = scene.nodes.get(Key("", node))
-    if known is not None and not is_ready(known):
-        text = f"node {node} does not report, so nobody can say that its containers have ended"
-        return (silent_node_link(scene, "end", node, text, since_s),)
-    text = "its containers end, its volumes are unmounted"
-    ending = Link("end", State.WAITING, text, Mover.CLUSTER, f"the kubelet of node {node}", since_s)
-    return deletion_links(scene, pod, "pod") or (ending,)
 
 
 async def _claim(reading: Reading, key: Key) -> Links | None:
@@ -159,12 +148,12 @@ def _life_link(reading: Reading, name: str, volumes: int) -> Link:
     node, drivers = reading.scene.nodes.get(Key("", name)), reading.scene.csi_nodes.get(Key("", name))
     registered = ", ".join(one.name for one in (drivers.spec.drivers if drivers is not None else None) or ()) or "no driver"
     if is_ready(node):
-        return Link("node", State.DONE, f"it reports; {registered} registered; {volumes} volumes attached or on their way")
+        return Link("node", State.DONE, f"it reports; {registered} registered; {counted(volumes, 'volume')} attached or on the way")
     if is_out_of_service(node):
         text = "it is tainted out-of-service: its pods go, and its volumes are detached"
         who = "pod collection and the attach/detach controller"
         return Link("node", State.WAITING, text, Mover.CLUSTER, who, silent_since_s(reading.scene, name))
-    return silent_node_link(reading.scene, "node", name, f"it does not report any more; it holds {volumes} volumes")
+    return silent_node_link(reading.scene, "node", name, f"it does not report any more; it holds {counted(volumes, 'volume')}")
 
 
 async def _snapshot(reading: Reading, key: Key) -> Links | None:

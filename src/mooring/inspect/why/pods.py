@@ -19,6 +19,8 @@ from mooring.inspect.why.diagnosis import Diagnosis, diagnosed, failed_link
 from mooring.inspect.why.nodes import silent_node_link
 
 MOUNT_EVENTS: Final = ("FailedMount", "FailedMapVolume", "FailedAttachVolume", "VolumeFailedMount")
+_UNMOUNTS: Final = re.compile("TearDown|Unmount|Unmap")
+_TRIES_AGAIN: Final = "the kubelet tries again by itself, at most two minutes after the last try"
 
 
 def pod_links(scene: Scene, pod: Pod) -> tuple[Link, ...]:
@@ -144,12 +146,15 @@ _PLACES: Final = (
 def mount_link(scene: Scene, pod: Pod, *, is_due: bool) -> Link:
     """is_due: everything before it is done. The kubelet's, for all volumes of the pod."""
     step, node = "mount", pod.spec.node_name
+    known = scene.nodes.get(Key("", node))
     if _has_run(pod):
+        if known is not None and not is_ready(known) and not is_finished(pod):
+            text = f"node {node} does not report: nobody can say whether its containers, which had started, still run"
+            return silent_node_link(scene, step, node, text)
         return Link(step, State.DONE, "its containers have started, so all its volumes are mounted")
     since_s = moment_s(pod.status.start_time or pod.metadata.creation_timestamp)
     if not is_due:
         return Link(step, State.WAITING, "comes after the links before", Mover.CLUSTER, f"the kubelet of node {node}", since_s)
-    known = scene.nodes.get(Key("", node))
     if known is not None and not is_ready(known):
         return silent_node_link(scene, step, node, f"node {node} does not report: nothing is mounted there")
     missing = _unregistered(scene, pod)
@@ -160,8 +165,7 @@ def mount_link(scene: Scene, pod: Pod, *, is_due: bool) -> Link:
     driver = missing or next(iter(_drivers(scene, pod)), "")
     told = diagnosed(error, driver=driver, namespace=pod.metadata.namespace, program="kubelet")
     first_s = failed.first_s if failed is not None else since_s
-    retry = "the kubelet tries again by itself, at most two minutes after the last try"
-    return failed_link(step, told, f"the kubelet of node {node} can't mount it", first_s, error, retry)
+    return failed_link(step, told, f"the kubelet of node {node} can't mount it", first_s, error, _TRIES_AGAIN)
 
 
 def _has_run(pod: Pod) -> bool:
@@ -182,3 +186,25 @@ def _unregistered(scene: Scene, pod: Pod) -> str | None:
         return None
     there = {one.name for one in csi_node.spec.drivers or ()}
     return next((driver for driver in _drivers(scene, pod) if driver not in there), None)
+
+
+# -- the end
+
+
+def end_link(scene: Scene, pod: Pod) -> Link:
+    """Of a pod that is being deleted: its node's, for its containers and its mounts."""
+    step, node, meta = "end", pod.spec.node_name, pod.metadata
+    since_s = moment_s(meta.deletion_timestamp) - (meta.deletion_grace_period_seconds or 0)  # the server adds the grace period to the time
+    known = scene.nodes.get(Key("", node))
+    if known is not None and not is_ready(known):
+        text = f"node {node} does not report, so nobody can say that its containers have ended"
+        return silent_node_link(scene, step, node, text, since_s)
+    failed = next((one for one in scene.events(pod, *MOUNT_EVENTS) if _UNMOUNTS.search(one.message)), None)
+    if failed is None:
+        return Link(
+            step, State.WAITING, "its containers end, its volumes are unmounted", Mover.CLUSTER, f"the kubelet of node {node}", since_s
+        )
+    driver = next(iter(_drivers(scene, pod)), "")
+    told = diagnosed(failed.message, driver=driver, namespace=meta.namespace, program="kubelet")
+    text = f"the kubelet of node {node} can't unmount a volume of it"
+    return failed_link(step, told, text, failed.first_s, failed.message, _TRIES_AGAIN)

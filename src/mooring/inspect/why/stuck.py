@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 from mooring.api.binding import amount, claims_of, is_finished, request_of
-from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume, PersistentVolumeClaim
+from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Node, PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, Kind, is_deleting, key_of
+from mooring.api.nodes import is_ready
 from mooring.api.pods import PODS, Pod
 from mooring.api.snapshot import VOLUME_SNAPSHOTS, VolumeSnapshot
 from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
@@ -47,7 +48,7 @@ class Stuck:
         return chain if chain.blocking is not None else None
 
     async def _suspects(self) -> AsyncIterator[tuple[str, Key]]:
-        """Claims of a pod that is told are not told again."""
+        """What the chain of a told pod says of its claims is not told again."""
         told: set[Key] = set()
         count = 0
         async for pod in self._all(PODS, _is_stuck_pod, namespaced=True):
@@ -57,7 +58,7 @@ class Stuck:
             if count >= FOUND_MAX:
                 return
         async for claim in self._all(PERSISTENT_VOLUME_CLAIMS, _is_stuck_claim, namespaced=True):
-            if key_of(claim) not in told:
+            if key_of(claim) not in told or _is_growing(claim):
                 yield "pvc", key_of(claim)
         async for snapshot in self._all(VOLUME_SNAPSHOTS, _is_stuck_snapshot, namespaced=True):
             yield "volumesnapshot", key_of(snapshot)
@@ -66,6 +67,8 @@ class Stuck:
                 yield "pv", key_of(pv)
             async for attachment in self._all(VOLUME_ATTACHMENTS, _is_stuck_attachment):
                 yield "volumeattachment", key_of(attachment)
+            async for node in self._all(NODES, _is_stuck_node):
+                yield "node", key_of(node)
 
     async def _refused(self) -> AsyncIterator[Chain]:
         """The claims and pods of workloads that the API server did not let come to be."""
@@ -113,8 +116,12 @@ def _is_stuck_pod(pod: Pod) -> bool:
 
 
 def _is_stuck_claim(claim: PersistentVolumeClaim) -> bool:
+    return is_deleting(claim) or claim.status.phase != "Bound" or _is_growing(claim)
+
+
+def _is_growing(claim: PersistentVolumeClaim) -> bool:
     has = amount((claim.status.capacity or {}).get("storage", ""))
-    return is_deleting(claim) or claim.status.phase != "Bound" or request_of(claim) > has
+    return not is_deleting(claim) and claim.status.phase == "Bound" and request_of(claim) > has
 
 
 def _is_stuck_snapshot(snapshot: VolumeSnapshot) -> bool:
@@ -128,3 +135,8 @@ def _is_stuck_volume(pv: PersistentVolume) -> bool:
 def _is_stuck_attachment(attachment: VolumeAttachment) -> bool:
     status = attachment.status
     return is_deleting(attachment) or not status.attached or status.detach_error is not None
+
+
+def _is_stuck_node(node: Node) -> bool:
+    """A node that may still write to volumes, and does not report."""
+    return not is_ready(node) and bool(node.status.volumes_attached)
