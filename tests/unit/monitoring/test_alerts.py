@@ -18,7 +18,7 @@ from hack.monitoring.alerts import ALERTS, Alert
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.apiserver.local import ServerFaults
 from mooring.wire.grpc.codes import Code
-from tests.support.builders import a_claim, a_new_snapshot, a_pod
+from tests.support.builders import a_claim, a_class, a_new_snapshot, a_pod
 from tests.support.scripted_driver import PUBLISH, Fail
 from tests.support.virtual_loop import run_virtual
 from tests.unit.monitoring.faults import Refused, Unanswered, WithoutJournal
@@ -191,6 +191,17 @@ def test_no_alert_fires_in_a_healthy_hour(tmp_path: Path) -> None:
     assert 60 * 60 / SCRAPE_S <= world.scrapes.count
     assert len(world.driver.made("CreateVolume")) > 20
     assert "" == judged(tmp_path, world.scrapes.series, 60, {FIRED % 60: [], 'group(ALERTS{alertstate="firing"})': []})
+
+
+def test_a_users_mistakes_with_claims_raise_no_alert(tmp_path: Path) -> None:
+    async def mistakes(world: MonitoredWorld) -> None:
+        world.driver.always("CreateVolume", Fail(Code.INVALID_ARGUMENT))
+        await world.create(a_class("lost", provisioner="nobody.example.com"), a_claim("refused"), a_claim("lost", sc="lost"))
+        await world.create(a_claim("classless", sc="no-such-class"), a_pod("reader", "classless", node="n1"))
+
+    world = run_virtual(_faulty(mistakes, None, 60))
+    assert len(world.driver.made("CreateVolume")) > 5
+    assert "" == judged(tmp_path, world.scrapes.series, 60, {FIRED % 60: []})
 
 
 def test_each_alert_is_made_to_fire() -> None:
