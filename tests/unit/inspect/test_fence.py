@@ -20,10 +20,13 @@ from mooring.base.flags import UsageError
 from mooring.cli import mooring as command
 from mooring.cli.fence import CANNOT, DONE, LEFT, FenceCommand, FenceFlags
 from mooring.cli.unfence import UnfenceCommand, UnfenceFlags
+from mooring.inspect.fencing.judge import NodeFacts, fence_points
 from mooring.inspect.fencing.prover import asked, words_of
 from mooring.inspect.objects import NotThere
+from mooring.inspect.points import objections_in
+from mooring.inspect.renewals import LeaseSight
 from mooring.kube.errors import Forbidden
-from tests.support.builders import Json, a_lease, a_ready_node
+from tests.support.builders import Json, a_lease, a_ready_node, typed
 from tests.support.cluster_world import ClusterWorld
 from tests.support.virtual_loop import in_virtual_time
 
@@ -300,6 +303,9 @@ async def test_a_prover_gets_the_nodes_name_and_says_why():
 async def test_a_prover_that_does_not_end_is_ended():
     answer = await asked(f"{sys.executable} -c 'import time; time.sleep(600)'", "n1", 0.2)
     assert answer.exit_code is None
+    facts = NodeFacts(typed(a_ready_node("n1", ready=False)), LeaseSight(silent=("kube-node-lease/n1",)), answer)
+    (objection,) = objections_in(fence_points(facts))
+    assert objection.text.startswith("the prover did not end in time")
 
 
 async def test_a_prover_that_is_not_there():
