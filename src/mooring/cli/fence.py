@@ -19,7 +19,7 @@ from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, DURATION, STRING
 from mooring.base.flags import Parsed, UsageError, flag
 from mooring.base.text import visible
-from mooring.cli.people import answer_of, check_output, run_for_people, width_of, words_and_flags
+from mooring.cli.people import answer_of, check_output, run_for_people, typed, width_of, words_and_flags
 from mooring.cli.process import Command, Machine
 from mooring.cli.tables import AsKubectlFlags, ProcessFlags
 
@@ -159,7 +159,7 @@ class NodeCommand(Generic[F]):
         self._say(self._question())
         self._stderr.write(f"Type the node's name: {visible(self._name)}\n> ")
         self._stderr.flush()
-        return self._stdin.readline().strip() == self._name
+        return typed(self._stdin) == self._name
 
     # -- telling
 
@@ -193,15 +193,23 @@ class FenceCommand(NodeCommand[FenceFlags]):
 
     async def _look(self) -> tuple[Point, ...] | None:
         from mooring.inspect.fencing.judge import fence_points, is_fenced
-        from mooring.inspect.fencing.prover import asked
 
         if is_fenced(await self._fence.node()):
             return None
+        facts = await self._fence.facts(None)
+        await self._ask()
+        return fence_points(dataclasses.replace(facts, prover=self._answer))
+
+    async def _ask(self) -> None:
+        """The prover speaks last: machines are switched on while a Lease is watched, and while a question waits for its answer."""
+        from mooring.inspect.fencing.prover import asked
+
         if self._flags.prover:
             self._answer = await asked(self._flags.prover, self._name, self._flags.prover_timeout_s)
-        return fence_points(await self._fence.facts(self._answer))
 
     async def _write(self) -> Outcome:
+        if not self._flags.yes:
+            await self._ask()
         return await self._fence.fence(self._answer, self._flags.reason)
 
     def _question(self) -> str:

@@ -22,7 +22,7 @@ from mooring.base.flagkinds import BOOL, DURATION, STRING
 from mooring.base.flags import Parsed, flag
 from mooring.base.text import visible
 from mooring.base.units import format_duration
-from mooring.cli.people import answer_of, run_for_people
+from mooring.cli.people import answer_of, run_for_people, typed
 from mooring.cli.process import Command, Machine
 from mooring.cli.tables import AddressFlags, AsKubectlFlags, ProcessFlags
 
@@ -255,7 +255,7 @@ class OrphansCommand:
         self._say(f"{what}; no other cluster on this storage was asked.")
         self._stderr.write(f"Type the driver's name to delete {it}: {visible(self._driver_name)}\n> ")
         self._stderr.flush()
-        return self._stdin.readline().strip() == self._driver_name
+        return typed(self._stdin) == self._driver_name
 
     async def _remove(self, chosen: Sequence[Finding], removed: dict[str, str]) -> None:
         """removed: is told of each volume what kept it from being deleted, "" for nothing. Raises MooringError."""

@@ -6,7 +6,9 @@ import contextlib
 import importlib.util
 import os
 import shutil
+import signal
 import sys
+import threading
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO, TypeVar
@@ -112,6 +114,23 @@ def check_output(output: str, *known: str) -> None:
 def width_of(stdout: TextIO) -> int:
     """Columns of a line: the terminal's, 80 for what is piped."""
     return shutil.get_terminal_size((80, 24)).columns if stdout.isatty() else 80
+
+
+def typed(stdin: TextIO | None) -> str:
+    """A line that somebody types, "" where nobody can. Ctrl-C ends the wait for it: asyncio would wait for the end of the line first."""
+    if stdin is None:  # closed
+        return ""
+    before = signal.getsignal(signal.SIGINT)
+    is_caught = callable(before) and threading.current_thread() is threading.main_thread()
+    if is_caught:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return stdin.readline().strip()
+    except UnicodeDecodeError:
+        return ""
+    finally:
+        if is_caught:
+            signal.signal(signal.SIGINT, before)
 
 
 def words_and_flags(table: type[ProcessFlags], argv: Sequence[str], leading_max: int | None = None) -> tuple[list[str], list[str]]:

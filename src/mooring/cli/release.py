@@ -19,7 +19,7 @@ from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, STRING
 from mooring.base.flags import Parsed, flag
 from mooring.base.text import visible
-from mooring.cli.people import answer_of, run_for_people
+from mooring.cli.people import answer_of, run_for_people, typed
 from mooring.cli.process import Command, Machine
 from mooring.cli.tables import ProcessFlags
 
@@ -147,7 +147,7 @@ class ReleaseCommand:
         )
         self._stderr.write(f"Type the driver's name to release them: {visible(self._flags.driver)}\n> ")
         self._stderr.flush()
-        return self._stdin.readline().strip() == self._flags.driver
+        return typed(self._stdin) == self._flags.driver
 
     async def _release(self, chosen: Sequence[HeldObject]) -> None:
         """Raises MooringError; what was done until then is in the outcomes."""

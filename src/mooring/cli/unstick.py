@@ -21,7 +21,7 @@ from mooring.base.flagkinds import BOOL, DURATION, STRING
 from mooring.base.flags import Parsed, flag
 from mooring.base.text import visible
 from mooring.cli.objects import object_named
-from mooring.cli.people import answer_of, check_output, run_for_people, width_of, words_and_flags
+from mooring.cli.people import answer_of, check_output, run_for_people, typed, width_of, words_and_flags
 from mooring.cli.process import Command, Machine
 from mooring.cli.tables import AsKubectlFlags, ProcessFlags
 
@@ -192,7 +192,7 @@ class UnstickCommand:
             self._say(f"  {one.finalizer}" + ("" if one.may_go else f": NOT PROVED, it protects {one.protects}"))
         self._stderr.write(f"Type the object's name to take {'it' if len(chosen) == 1 else 'them'} off: {visible(self._key.name)}\n> ")
         self._stderr.flush()
-        return self._stdin.readline().strip() == self._key.name
+        return typed(self._stdin) == self._key.name
 
     # -- telling
 

@@ -34,7 +34,10 @@ class LeaseSight:
 
 
 class Renewals:
-    """Looks at the Leases of these names, in one namespace or, for None, in all. watching: is told how long the first look may take."""
+    """Looks at the Leases of these names, in one namespace or, for None, in all. watching: is told how long the first look may take.
+
+    also_unheld: a Lease without a holder may be renewed, too.
+    """
 
     def __init__(
         self,
@@ -43,21 +46,26 @@ class Renewals:
         names: Collection[str],
         watching: Callable[[str], None] = lambda text: None,
         namespace: str | None = None,
+        *,
+        also_unheld: bool = False,
     ) -> None:
         self._cluster, self._clock, self._names, self._watching = cluster, clock, names, watching
-        self._namespace = namespace
+        self._namespace, self._also_unheld = namespace, also_unheld
         self._dead: Mapping[str, LeaseRecord] | None = None  # as they were at the first look: still so, they have run out
 
     async def look(self) -> LeaseSight:
         """Raises ApiError."""
         found = await self._read()
         if self._dead is None:
-            self._dead = {name: record for name, record in found.items() if record.holder and record.duration_s <= LEASE_S_MAX}
+            self._dead = {name: record for name, record in found.items() if self._counts(record) and record.duration_s <= LEASE_S_MAX}
             if self._dead:
                 found = await self._watched(self._dead)
         dead = self._dead
-        live = {name: record for name, record in found.items() if record.holder and dead.get(name) != record}
+        live = {name: record for name, record in found.items() if self._counts(record) and dead.get(name) != record}
         return LeaseSight(tuple(_live(*one) for one in sorted(live.items())), tuple(sorted(found.keys() - live.keys())))
+
+    def _counts(self, record: LeaseRecord) -> bool:
+        return bool(record.holder) or self._also_unheld
 
     async def _watched(self, held: Mapping[str, LeaseRecord]) -> dict[str, LeaseRecord]:
         """The Leases, once those that were held have run out, or each was renewed."""

@@ -40,7 +40,8 @@ class Fence:
 
     def __init__(self, cluster: Cluster, clock: Clock, name: str, watching: Callable[[str], None] = lambda text: None) -> None:
         self._cluster, self._clock, self._name = cluster, clock, name
-        self._renewals = Renewals(cluster, clock, {name}, watching, NODE_LEASE_NAMESPACE)
+        self._renewals = Renewals(cluster, clock, {name}, watching, NODE_LEASE_NAMESPACE, also_unheld=True)
+        self._uid = ""
 
     async def node(self) -> Node:
         """Raises NotThere, ApiError."""
@@ -52,7 +53,11 @@ class Fence:
             whole = await self._cluster.get(NODES.whole(), self._name)
         except NotFound:
             raise NotThere(f'node "{self._name}" does not exist: what it had is detached without a fence') from None
-        return decoded(NODES, whole), list((whole.get("spec") or {}).get("taints") or ())
+        node = decoded(NODES, whole)
+        self._uid = self._uid or node.metadata.uid
+        if node.metadata.uid != self._uid:
+            raise NotThere(f'node "{self._name}" is another one than a moment ago: look again')
+        return node, list((whole.get("spec") or {}).get("taints") or ())
 
     async def facts(self, prover: ProverAnswer | None) -> NodeFacts:
         """The Lease comes first: the Node is then read as it is after the watch. Raises NotThere, ApiError."""
@@ -71,9 +76,10 @@ class Fence:
             if objections_in(points):
                 return Outcome(_against(points))
             proofs = [proof.text for proof in proofs_in(points)]
-            record = {"by": who, "at": rfc3339(self._clock.wall_s()), "reason": reason, "proof": proofs}
+            at = rfc3339(self._clock.wall_s())
+            record = {"by": who, "at": at, "reason": reason, "proof": proofs}
             with contextlib.suppress(Conflict):
-                await self._write(facts.node, json.dumps(record), [*map(dict, facts.taints), TAINT])
+                await self._write(facts.node, json.dumps(record), [*map(dict, facts.taints), {**TAINT, "timeAdded": at}])
                 said = f" because: {reason}" if reason else ""
                 return await self._told(facts.node, FENCED, f"{who} states that the machine is off{said}. Proof: {'; '.join(proofs)}")
         return Outcome(CHANGED)

@@ -20,9 +20,9 @@ TAINT: Final = {"key": OUT_OF_SERVICE_TAINT, "value": "nodeshutdown", "effect": 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProverAnswer:
-    """command: as it was run. exit_code: None where it did not end in time. said: its last line."""
+    """program: without its arguments, which may hold passwords. exit_code: None where it did not end in time. said: its last line."""
 
-    command: str
+    program: str
     exit_code: int | None
     said: str = ""
 
@@ -74,11 +74,11 @@ def _prover(facts: NodeFacts) -> Iterator[Point]:
         return
     said = f": {prover.said}" if prover.said else ""
     if _is_proved(prover):
-        yield Proof(f"the prover says that it is dead ({prover.command}){said}")
+        yield Proof(f"the prover says that it is dead ({prover.program}){said}")
     elif prover.exit_code is None:
-        yield Objection(f"the prover did not end in time ({prover.command}){said}", "see to the prover, or give it more --prover-timeout")
+        yield Objection(f"the prover did not end in time ({prover.program}){said}", "see to the prover, or give it more --prover-timeout")
     else:
-        yield Objection(f"the prover ended with exit code {prover.exit_code} ({prover.command}){said}", "shut the machine down first")
+        yield Objection(f"the prover ended with exit code {prover.exit_code} ({prover.program}){said}", "shut the machine down first")
 
 
 def _is_proved(prover: ProverAnswer | None) -> bool:
@@ -88,7 +88,7 @@ def _is_proved(prover: ProverAnswer | None) -> bool:
 def unfence_points(node: Node, *, also_not_ready: bool) -> tuple[Point, ...]:
     """Our statement may be taken back where all of them are proofs."""
     name = node.metadata.name
-    if not annotation(node, RECORD):
+    if not is_ours(node):
         line = f"kubectl taint nodes {name} {OUT_OF_SERVICE_TAINT}-"
         return (Objection("somebody else has set the taint: mooring fence has left no record of it", f"ask who did, then: {line}"),)
     if is_ready(node):
@@ -100,6 +100,12 @@ def unfence_points(node: Node, *, also_not_ready: bool) -> tuple[Point, ...]:
 
 def is_fenced(node: Node) -> bool:
     return is_out_of_service(node)
+
+
+def is_ours(node: Node) -> bool:
+    """False also where our record is of a taint that somebody has taken away since: the taint that stands is younger then."""
+    at = record_of(node).get("at")
+    return bool(at) and all(one.time_added == at for one in node.spec.taints or () if one.key == OUT_OF_SERVICE_TAINT)
 
 
 def record_of(node: Node) -> Mapping[str, Any]:

@@ -8,6 +8,7 @@ import shlex
 from typing import Final
 
 from mooring.base.errors import ConfigError
+from mooring.base.text import visible
 from mooring.inspect.fencing.judge import ProverAnswer
 
 SAID_MAX: Final = 200
@@ -38,11 +39,11 @@ async def asked(command: str, node: str, timeout_s: float) -> ProverAnswer:
         async with asyncio.timeout(timeout_s):
             output, _ = await process.communicate()
     except TimeoutError:
-        return ProverAnswer(shlex.join(words), None)
+        return ProverAnswer(words[0], None)
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         await process.wait()
     lines = output.decode(errors="replace").split("\n")
     said = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    return ProverAnswer(shlex.join(words), process.returncode, said[:SAID_MAX])
+    return ProverAnswer(words[0], process.returncode, visible(said)[:SAID_MAX])
