@@ -185,7 +185,7 @@ KNOWN: Final = (
     ),
     Known(
         "formats come first",
-        "ours first tells a client that it can't read any of our formats, before it looks at anything else",
+        "ours refuses a client that accepts none of its formats before it looks at anything else",
         lambda seen: seen.codes == (406, 404) or ("Accept", "application/*") in seen.step.headers,
     ),
     Known(

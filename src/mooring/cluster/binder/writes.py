@@ -2,7 +2,7 @@
 
 The caches hold objects in part, so the whole object is read before it is put back: from the answer of the last write, or by a GET. A
 decision is valid only for the state that it was taken on: when the object has changed since, nothing is written and the decision is taken
-anew. What a refusal means is the kit's rule (`control/object_writer.py`).
+anew. For a refusal the kit's rule holds (`control/object_writer.py`).
 """
 
 from __future__ import annotations

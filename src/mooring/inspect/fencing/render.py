@@ -1,4 +1,4 @@
-"""What was found about a node, as text for a terminal, and as values for JSON and YAML."""
+"""The findings about a node as text for a terminal, and as values for JSON and YAML."""
 
 from __future__ import annotations
 

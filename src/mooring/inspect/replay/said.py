@@ -1,4 +1,4 @@
-"""What the clock said and what chance drew, between two gates of a record; handed out in the same order."""
+"""The clock's readings and the random numbers between two gates of a record; handed out in the same order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who wrote which fields when, from managedFields. Pure.
+"""The writers of an object's fields, with their times, from managedFields. Pure.
 
 A manager's entry lists the fields that it owns, with one time: that of its last write to any of them. So an entry gives one moment. Only
 the maker of an object owns the field that no object of its kind is made without.

@@ -1,4 +1,4 @@
-"""Who wrote each finalizer, from managedFields. Pure."""
+"""The author of each finalizer, from managedFields. Pure."""
 
 from __future__ import annotations
 

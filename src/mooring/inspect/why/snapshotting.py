@@ -1,6 +1,6 @@
 """The links of a snapshot, or of a group snapshot: its claims, its class, its content, the driver's answer.
 
-The snapshot controller's own judgement is asked; its reason gets advice here. What the programs wrote on the objects comes first.
+The snapshot controller's own judgement is asked; its reason gets advice here. The texts that the programs wrote on the objects come first.
 """
 
 from __future__ import annotations

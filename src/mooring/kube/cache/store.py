@@ -6,8 +6,8 @@ Three sources feed it, in any interleaving: lists, the watch, and the answers of
   texts that are no numbers the order of arrival counts.
 - `version` is the point up to which lists and watch have shown everything. The answer of a write at or below it is ignored: the watch has
   shown that state and its successors, perhaps a deletion, and the object would never be removed again.
-- A list deletes objects that it lacks, except those newer than the list: an own write that the list could not know. What it has and can't
-  be read stays as it was.
+- A list deletes objects that it lacks, except those newer than the list: an own write that the list could not know. An object in the list
+  that can't be read stays as it was.
 - An object that our own write has ended, or found replaced by another of its name, leaves at once, and its uid stays as a tombstone, so
   that older events still on their way don't bring it back. A tombstone goes when the watch shows the deletion, or when a list that
   began after the write has ended.

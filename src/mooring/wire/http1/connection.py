@@ -3,7 +3,7 @@
     IDLE --begin--> BUSY --the answer is read to its end, and both sides stay--> IDLE
                     BUSY --a fault, or given up--> gone
 
-The arriving bytes wake waiting callers: no task per connection, no queue. What has come and was not asked for yet stays in the
+The arriving bytes wake waiting callers: no task per connection, no queue. Bytes that have come and were not asked for yet stay in the
 reader; beyond a bound the socket is not read from, so a slow reader holds the server back.
 """
 
