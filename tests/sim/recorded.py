@@ -23,7 +23,7 @@ from mooring.csi.driver import Driver
 from mooring.inspect.replay.course import Replayed, replayed
 from mooring.inspect.replay.record import Record, parsed
 
-RING_BYTES: Final = 2**28
+RING_BYTES = 2**28
 """Nothing of a life is left out."""
 
 PARTS: Final = {

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mooring.csi.driver import Driver
     from mooring.inspect.replay.course import Make
     from mooring.inspect.replay.director import Decided, Director
+    from mooring.inspect.replay.free import FreeDirector
 
 DEPARTED: Final = 1
 OUTPUTS: Final = ("text", "json")
@@ -75,7 +76,7 @@ def _replay(words: Sequence[str], flags: ReplayFlags) -> int:
     last, began = flags.at or flags.until, record.entries[0].t if record.entries else 0.0
     make = make_of(record.header)
 
-    def look(decided: Decided, director: Director) -> None:
+    def look(decided: Decided, director: Director | FreeDirector) -> None:
         if is_json:
             sys.stdout.write(f"{as_line(values(decided))}\n")
         elif not flags.at:

@@ -111,7 +111,7 @@ class Header(msgspec.Struct, omit_defaults=True, frozen=True):
     """The first line. began_s: wall time at t = 0. whole: it begins with the program. options: of the program, by their fields.
 
     driver: as it introduced itself. caches: for a record that is not whole. in_flight: what nobody had answered. reads: of the clock,
-    before the first line.
+    before the first line. watches: by number, what they show, for those that began before a cut.
     """
 
     format: int
@@ -127,6 +127,7 @@ class Header(msgspec.Struct, omit_defaults=True, frozen=True):
     in_flight: tuple[str, ...] = ()
     entries: int = 0
     left_out: int = 0
+    watches: dict[str, tuple[str, ...]] = {}
     reads: tuple[float, ...] = ()
 
 

@@ -25,6 +25,7 @@ DECISION_BYTES: Final = 600
 """A decision with its actions, beside what it shares with others. Measured."""
 MESSAGE_BYTES: Final = 4
 """Of memory for each byte that a message has on the wire. Measured."""
+WATCHES_MAX: Final = 512
 FAILING_MAX: Final = 10_000
 """Keys of which it is known since when they fail."""
 _encode: Final = msgspec.json.Encoder().encode
@@ -56,6 +57,7 @@ class Recorder:
         self.in_flight: dict[int, tuple[float, Request | str]] = {}
         self._number, self._names = 0, Names()
         self._informers: list[Informer[Any]] = []
+        self.watches: dict[int, Request] = {}  # by number, the newest
         self._hidden: set[int] = set()  # watches of Secrets
         self._is_on = True
 
@@ -131,6 +133,9 @@ class Recorder:
         self._number = number = self._number + 1
         if holds_secrets(request):
             self._hidden.add(number)
+        self.watches[number] = request
+        if len(self.watches) > WATCHES_MAX:
+            del self.watches[next(iter(self.watches))]
         self._note((entries.OPENED, self._time(), _who(), len(self.reads), number, request), 0)
         return number
 

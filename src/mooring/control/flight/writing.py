@@ -32,6 +32,9 @@ def frozen(recorder: Recorder, program: str, why: str, *, options: Mapping[str, 
     now, wall_s = clock.now(), clock.wall_s()
     in_flight = [(since, what) for since, what in recorder.in_flight.values()]
     left_out, base, first = ring.left_out, ring.base, segments[0]
+    watches: dict[str, tuple[str, ...]] = {
+        str(number): (one.kind.resource, *selection_of(one.selection)) for number, one in recorder.watches.items()
+    }
 
     def written() -> bytes:
         lines = list(itertools.chain.from_iterable(map(_entries, segments)))
@@ -49,6 +52,7 @@ def frozen(recorder: Recorder, program: str, why: str, *, options: Mapping[str, 
             tuple(f"{_what(what)}, for {now - since:.3f} s" for since, what in in_flight),
             len(lines),
             left_out,
+            watches,
             tuple(first.reads[: first.notes[0][3]]) if first.notes else (),
         )
         encode = msgspec.json.Encoder(enc_hook=shown).encode

@@ -13,6 +13,7 @@ from mooring.control.order import ordered
 from mooring.control.runtime import Runtime
 from mooring.csi.driver import Driver
 from mooring.inspect.replay.director import Decided, Departure, Director
+from mooring.inspect.replay.free import FreeDirector
 from mooring.inspect.replay.loop import ReplayLoop
 from mooring.inspect.replay.ports import ReplayClock, ReplayCluster, ReplayDriver, ReplayRandom
 from mooring.inspect.replay.record import Record
@@ -23,10 +24,14 @@ Make = Callable[[Runtime, Driver], Work]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Replayed:
-    """decisions: in order. departure: where the replay could not go on as the record has it, "" where it came to its end."""
+    """decisions: in order. departure: where the replay could not go on as the record has it, "" where it came to its end.
+
+    unanswered: requests and calls that wait at the end.
+    """
 
     decisions: tuple[Decided, ...]
     departure: str = ""
+    unanswered: tuple[str, ...] = ()
 
     @property
     def same_count(self) -> int:
@@ -34,11 +39,14 @@ class Replayed:
         return sum(one.shown == one.recorded for one in self.decisions)
 
 
+Look = Callable[[Decided, Director | FreeDirector], None]
+
+
 class Stopped(Exception):
     """Whoever looks on has seen enough."""
 
 
-def replayed(record: Record, make: Make, look: Callable[[Decided, Director], None] = lambda decided, director: None) -> Replayed:
+def replayed(record: Record, make: Make, look: Look = lambda decided, director: None) -> Replayed:
     """Runs the record. look: called with each decision; Stopped ends the replay there."""
     loop = ReplayLoop()
     course = _Course(record, make, look, loop)
@@ -47,9 +55,10 @@ def replayed(record: Record, make: Make, look: Callable[[Decided, Director], Non
 
 
 class _Course:
-    def __init__(self, record: Record, make: Make, look: Callable[[Decided, Director], None], loop: ReplayLoop) -> None:
+    def __init__(self, record: Record, make: Make, look: Look, loop: ReplayLoop) -> None:
         self._record, self._make, self._look = record, make, look
-        self._director = Director(loop, self._decided)
+        header = record.header
+        self._director = Director(loop, self._decided) if header.whole else FreeDirector(loop, header, self._decided)
         self._decisions: list[Decided] = []
         self._ended = ""
 
@@ -72,9 +81,10 @@ class _Course:
                 departure = f"{error}{self._ended}"
             except Stopped:
                 pass
+            unanswered = tuple(director.unanswered())
             for task in tasks:
                 task.cancel()
-        return Replayed(tuple(self._decisions), departure)
+        return Replayed(tuple(self._decisions), departure, unanswered)
 
     async def _to_its_end(self, work: OrderedWork) -> None:
         """The work; an end by an error is what a record may be of."""

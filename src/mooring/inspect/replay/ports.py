@@ -16,6 +16,7 @@ from mooring.control.flight.entries import Asked, asked_of, error_of, message_by
 from mooring.csi.driver import A, Call, Driver, Q, Rpc
 from mooring.csi.redact import redacted, without_secrets
 from mooring.inspect.replay.director import Director
+from mooring.inspect.replay.free import FreeDirector
 from mooring.kube.cluster import EVERYTHING, Cluster, EventType, Page, Request, Selection, UnreadItem, Verb, WatchEvent
 
 T = TypeVar("T")
@@ -29,7 +30,7 @@ class _Page(msgspec.Struct, Generic[T]):
 
 
 class ReplayCluster(Cluster):
-    def __init__(self, director: Director) -> None:
+    def __init__(self, director: Director | FreeDirector) -> None:
         self._director = director
 
     async def ask(self, request: Request) -> Any:
@@ -76,7 +77,7 @@ def answer_of(request: Request, answer: msgspec.Raw) -> Any:
 
 
 class ReplayDriver(Driver):
-    def __init__(self, director: Director) -> None:
+    def __init__(self, director: Director | FreeDirector) -> None:
         self._director = director
 
     async def invoke(self, rpc: Rpc[Q, A], request: Q, call: Call) -> A:
@@ -94,7 +95,7 @@ class ReplayDriver(Driver):
 class ReplayClock:
     """began_s: wall time at the program's zero."""
 
-    def __init__(self, director: Director, began_s: float) -> None:
+    def __init__(self, director: Director | FreeDirector, began_s: float) -> None:
         self._director, self._clock = director, LoopClock(began_s)
 
     def now(self) -> Instant:
@@ -112,7 +113,7 @@ class ReplayClock:
 class ReplayRandom(Random):
     """Draws what was drawn; where the record has no more, values of its own."""
 
-    def __init__(self, director: Director) -> None:
+    def __init__(self, director: Director | FreeDirector) -> None:
         super().__init__(0)
         self._director = director
 

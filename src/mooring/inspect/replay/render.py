@@ -11,6 +11,7 @@ import msgspec
 from mooring.base.clock import rfc3339
 from mooring.inspect.replay.course import Replayed
 from mooring.inspect.replay.director import Decided, Director
+from mooring.inspect.replay.free import FreeDirector
 from mooring.inspect.replay.record import Record
 
 OBJECTS_MAX = 20
@@ -47,11 +48,13 @@ def ending(record: Record, found: Replayed) -> str:
     if found.departure:
         return f"The replay departs from the record after {count} decisions:\n{found.departure}"
     if not record.header.whole:
-        return f"{count} decisions, {found.same_count} of them as they were recorded; the record is cut, so that the others may differ."
+        same = f"{count} decisions, {found.same_count} of them as they were recorded."
+        why = "The record is cut: its program was started anew on what its caches held then, so that the others may differ."
+        return "\n".join([same, why, *(f"The record has no answer to: {one}" for one in found.unanswered)])
     return f"{count} decisions, the same as recorded."
 
 
-def state(decided: Decided, director: Director, began: float, width: int) -> str:
+def state(decided: Decided, director: Director | FreeDirector, began: float, width: int) -> str:
     """Everything about one decision: itself, what was known, and what was asked and not answered."""
     lines = [
         f"Decision {decided.number}, at {decided.t - began:.3f} s, of {decided.controller} about {decided.key}",

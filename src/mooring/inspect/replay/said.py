@@ -43,6 +43,10 @@ class Said:
             elif entry.kind == entries.DREW:
                 self._draws[entry.what].append(entry.value)
 
+    def drew(self, entry: Entry) -> None:
+        """A draw, to be handed out to whoever draws so."""
+        self._draws[entry.what].append(entry.value)
+
     @property
     def last(self) -> float | None:
         """The last of what the clock says before the next gate; None where all of it was heard, or is of the gate itself."""
