@@ -120,6 +120,20 @@ async def test_AD10_a_volume_that_no_pod_uses_is_exclusively_attached() -> None:
 
 
 @in_virtual_time
+async def test_AD25_the_attacher_has_its_two_minutes_however_long_another_node_had_the_volume() -> None:
+    async with attaching() as world:
+        volume = await world.volume()
+        _, holder, two, pod = await two_pods(world, volume)
+        await world.settle(300)
+        await world.delete_pod(holder)
+        await world.wait_va(volume, two)
+        await world.settle(110)
+        assert not any("timed out" in told for _, _, told in await world.told(pod))
+        await world.settle(20)
+        assert any("timed out waiting for external-attacher" in told for _, _, told in await world.told(pod))
+
+
+@in_virtual_time
 async def test_AD11_a_volume_moves_once_it_is_detached() -> None:
     async with attaching() as world:
         volume = await world.volume()

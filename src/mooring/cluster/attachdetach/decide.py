@@ -174,9 +174,9 @@ def _attached(place: Place) -> Step:
 
 
 def _wait(volume: Volume, place: Place, rules: Rules, now: Instant) -> Step:
-    """For the attacher. A pod is told after each two minutes in vain."""
+    """For the attacher. A pod is told after each two minutes in vain; what it waited for another node before does not count."""
     node, timeout_s = place.node.name, rules.options.attach_timeout_s
-    since = now if place.record.waiting_since is None else place.record.waiting_since
+    since = now if place.record.waiting_since is None else max(place.record.waiting_since, place.record.seen_since)
     periods = int((now - since) // timeout_s)
     text = f"timed out waiting for external-attacher of {volume.driver} CSI driver to attach volume {volume.handle}"
     tells = _failure(place, "timeout", str(periods), text, now) if periods else ()

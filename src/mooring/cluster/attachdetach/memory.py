@@ -92,7 +92,7 @@ class Record(Paced):
     waiting_since: a pod waits for the attach. blocked_since: a pod waits for another node to let go.
     creating: a POST of its attachment was sent, and the answer is not known.
     open_posts: of how many it is not known whether they were, or will be, carried out; open_until: none of them is after that.
-    made_uid: of the attachment that this process made. told: by subject.
+    seen_uid: of the attachment that is there, and seen_since when. made_uid: of the one that this process made. told: by subject.
     class_names: of the volume's objects, while it had any.
     """
 
@@ -107,6 +107,7 @@ class Record(Paced):
     open_posts: int = 0
     open_until: Instant = -math.inf
     seen_uid: str = ""
+    seen_since: Instant = -math.inf
     made_uid: str = ""
     told: dict[str, Told] = dataclasses.field(default_factory=dict)
     class_names: tuple[str, ...] = ()
@@ -145,7 +146,7 @@ class Record(Paced):
         uid = attachment.metadata.uid
         if uid == self.seen_uid:
             return
-        self.seen_uid = uid
+        self.seen_uid, self.seen_since = uid, now
         if uid != self.made_uid:
             self.told["error"] = Told(error_mark(attachment), now)
             self._one_was_carried_out()
