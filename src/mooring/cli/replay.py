@@ -78,7 +78,7 @@ def _replay(words: Sequence[str], flags: ReplayFlags) -> int:
 
     def look(decided: Decided, director: Director | FreeDirector) -> None:
         if is_json:
-            sys.stdout.write(f"{as_line(values(decided))}\n")
+            sys.stdout.write(f"{as_line(values(decided, began))}\n")
         elif not flags.at:
             say(line(decided, began, width))
         if last and decided.number >= last:
@@ -91,6 +91,8 @@ def _replay(words: Sequence[str], flags: ReplayFlags) -> int:
     found = replayed(record, make, look)
     if last and len(found.decisions) >= last and not found.departure:
         return 0
+    if flags.at and not found.departure:
+        raise UsageError(f"--at={flags.at}: the record ends after {len(found.decisions)} decisions")
     if not is_json or found.departure:
         say(f"\n{ending(record, found)}", sys.stderr if is_json else sys.stdout)
     return DEPARTED if found.departure else 0

@@ -19,7 +19,9 @@ from mooring.cli.flight import options_of_record
 from mooring.cli.process import Machine, Setup
 from mooring.control.flight.entries import FORMAT, Header
 from mooring.inspect.replay.course import replayed
+from mooring.inspect.replay.director import Decided
 from mooring.inspect.replay.record import Record, parsed
+from mooring.inspect.replay.render import values
 
 TABLES = {
     "csi-attacher": ("csi_attacher", "AttacherFlags"),
@@ -95,10 +97,22 @@ def test_what_the_record_has_and_the_replay_does_not_come_to_is_named(tmp_path: 
     ids=["no-gzip", "no-json", "empty", "newer"],
 )
 def test_a_file_that_is_no_record_is_refused(data: bytes, text: str) -> None:
-    with pytest.raises(ConfigError, match=text):
+    with pytest.raises(ConfigError, match=text) as refused:
         parsed(data)
+    assert 2 == refused.value.exit_code
 
 
 @pytest.mark.parametrize("words", [[], ["a", "b"], ["/nowhere/record.gz"]])
 def test_a_wrong_command_line_is_refused(words: list[str]) -> None:
-    assert command.run(["replay", *words]) != 0
+    assert 2 == command.run(["replay", *words])
+
+
+def test_a_decision_that_the_record_has_not_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = a_file(tmp_path, a_header("csi-attacher"))
+    assert 2 == command.run(["replay", str(path), "--at=7"])
+    assert "--at=7: the record ends after 0 decisions" in capsys.readouterr().err
+
+
+def test_json_tells_the_seconds_since_the_record_s_beginning_and_the_bare_name() -> None:
+    told = values(Decided(1, 30250.25, "csi-attacher-va", "'va-1'", "attached", "Decision()"), 30250.0)
+    assert (0.25, "va-1") == (told["t"], told["key"])

@@ -29,7 +29,7 @@ def read(path: Path) -> Record:
         with path.open("rb") as file:
             return parsed(file.read(FILE_BYTES_MAX))
     except OSError as error:
-        raise ConfigError(f"can't read {path}: {error.strerror}") from None
+        raise ConfigError(f"can't read {path}: {error.strerror}", exit_code=2) from None
 
 
 def parsed(data: bytes) -> Record:
@@ -38,12 +38,12 @@ def parsed(data: bytes) -> Record:
         unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
         text = unpacker.decompress(data, FILE_BYTES_MAX)
         if unpacker.unconsumed_tail:
-            raise ConfigError(f"the record is larger than {FILE_BYTES_MAX >> 20} MiB")
+            raise ConfigError(f"the record is larger than {FILE_BYTES_MAX >> 20} MiB", exit_code=2)
         first, *rest = text.splitlines() or [b""]
         header = msgspec.json.decode(first, type=Header)
         if header.format != FORMAT:
-            raise ConfigError(f"the record has format {header.format}; this version of mooring reads format {FORMAT}")
+            raise ConfigError(f"the record has format {header.format}; this version of mooring reads format {FORMAT}", exit_code=2)
         decoder = msgspec.json.Decoder(Entry)
         return Record(header, tuple(decoder.decode(line) for line in rest))
     except (zlib.error, gzip.BadGzipFile, ValueError, RecursionError) as error:
-        raise ConfigError(f"this is no record of mooring's flight recorder: {error}") from None
+        raise ConfigError(f"this is no record of mooring's flight recorder: {error}", exit_code=2) from None

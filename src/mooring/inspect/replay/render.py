@@ -77,9 +77,10 @@ def as_line(told: dict[str, Any]) -> str:
     return msgspec.json.encode(told).decode()
 
 
-def values(decided: Decided) -> dict[str, Any]:
-    """One decision as JSON values."""
-    return {name: getattr(decided, name) for name in ("number", "t", "controller", "key", "because", "shown")}
+def values(decided: Decided, began: float) -> dict[str, Any]:
+    """One decision as JSON values. began: as for a line."""
+    told = {name: getattr(decided, name) for name in ("number", "t", "controller", "key", "because", "shown")}
+    return {**told, "t": round(decided.t - began, 6), "key": decided.key.strip(chr(39))}
 
 
 def _object(obj: Any) -> str:
