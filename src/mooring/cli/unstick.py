@@ -133,18 +133,17 @@ class UnstickCommand:
         clock: Clock,
         streams: tuple[TextIO, TextIO, TextIO],
     ) -> None:
+        from mooring.inspect.unstick.look import KINDS
+
         self._flags, self._cluster, self._driver, self._clock = flags, cluster, driver, clock
         self._stdin, self._stdout, self._stderr = streams
-        self._kind, self._key = object_named(words, flags.namespace or flags.n or home, "mooring unstick")
+        self._kind, self._key = object_named(words, flags.namespace or flags.n or home, "mooring unstick", KINDS)
         self._outcomes: dict[str, str] = {}
 
     async def run(self) -> int:
         """Gives the exit code. Raises MooringError."""
-        from mooring.inspect.unstick.look import KINDS
         from mooring.inspect.unstick.table import verdicts
 
-        if self._kind not in KINDS:
-            raise ConfigError(f"mooring unstick knows {', '.join(KINDS)}, and not {self._kind}", exit_code=2)
         look = await self._look()
         facts = await look.first()
         found = verdicts(facts)

@@ -12,18 +12,18 @@ import pytest
 import yaml
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
-from mooring.api.meta import Kind
+from mooring.api.meta import Kind, ObjectMeta
 from mooring.api.volume_names import attachment_name
 from mooring.apiserver.local import ServerFaults
 from mooring.base.clock import rfc3339, rfc3339_micro
 from mooring.base.errors import ConfigError
 from mooring.base.flags import UsageError
 from mooring.base.text import visible
-from mooring.inspect.scene import Unseen
+from mooring.inspect.scene import EventSource, SeenEvent, Unseen
 from mooring.inspect.timeline.page import STEP, as_page, places_of
 from mooring.inspect.timeline.states import states
 from mooring.inspect.timeline.story import Timeline, gaps_of, in_order
-from mooring.inspect.timeline.told import program_of
+from mooring.inspect.timeline.told import program_of, told
 from mooring.inspect.timeline.traces import Lane, Moment, Source, Traced, traced
 from mooring.inspect.timeline.writers import fields_of, maker_of, owner_of, written
 from mooring.kube.errors import Forbidden
@@ -174,6 +174,17 @@ async def test_an_event_that_was_repeated_gives_its_first_and_its_last_time() ->
         (1, "csi-provisioner", "said ProvisioningFailed: no", True),
         (31, "csi-provisioner", "said it for the 3rd time: ProvisioningFailed: no", True),
     ] == said
+
+
+def test_a_warning_of_the_same_reason_in_other_words_moves_nothing_on() -> None:
+    def event(seconds: float, message: str, type_: str = "Warning") -> SeenEvent:
+        meta, by = ObjectMeta(name=message, namespace="default"), EventSource(component="attachdetach-controller")
+        return SeenEvent(meta, reason="FailedAttachVolume", message=message, type=type_, first_timestamp=at(seconds), source=by)
+
+    found = list(told(POD, [event(11, "it is used: by web-1"), event(1, "it is used"), event(12, "fine", "Normal")]))
+    assert [("it is used", False), ("it is used: by web-1", True), ("fine", False)] == [
+        (one.what.partition(": ")[2], one.is_repeat) for one in found
+    ]
 
 
 async def test_a_sidecar_s_lease_tells_when_it_began_and_when_it_stopped() -> None:

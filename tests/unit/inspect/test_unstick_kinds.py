@@ -118,6 +118,13 @@ async def test_a_volume_that_a_pod_or_a_kubelet_has_keeps_its_protection():
     assert all(wanted == [one["what"] for one in found[name]["against"]][:2] for name in (HELD, VOLUME_FINALIZER))
 
 
+async def test_a_claim_that_nobody_deletes_is_told_nothing_else():
+    world = await a_world()
+    await world.create(a_claim())
+    await world.patch(PERSISTENT_VOLUME_CLAIMS, "claim", {"metadata": {"finalizers": [PROTECTED]}})
+    assert ["the object is not being deleted, so nothing waits for the finalizer to go"] == await world.against("pvc/claim")
+
+
 async def test_while_the_protection_controller_lives_it_is_its_move():
     world = await a_world()
     await going(world, a_volume(), HELD)

@@ -11,13 +11,17 @@ from mooring.inspect.timeline.traces import Lane, Moment, Source
 
 
 def told(lane: Lane, events: Iterable[SeenEvent]) -> Iterator[Moment]:
-    """An Event that was repeated gives two moments: the first time and the last."""
-    for one in events:
+    """An Event that was repeated gives two moments: the first time and the last. A warning of the same reason repeats the first, too."""
+    warned = set[tuple[str, str]]()
+    for one in sorted(events, key=lambda event: event.first_s):
         count = one.series.count if one.series is not None else one.count
         text = f"{one.reason}: {one.message}" if one.message else one.reason
         who, is_bad = one.reporting_component or one.source.component, one.type == "Warning"
         if one.first_s:
-            yield Moment(one.first_s, lane.label, Source.EVENT, f"said {text}", who, is_bad, one.reason)
+            is_repeat = is_bad and (who, one.reason) in warned
+            yield Moment(one.first_s, lane.label, Source.EVENT, f"said {text}", who, is_bad, one.reason, is_repeat)
+        if is_bad:
+            warned.add((who, one.reason))
         if count > 1 and one.last_s > one.first_s:
             yield Moment(one.last_s, lane.label, Source.EVENT, f"said it for the {_nth(count)} time: {text}", who, is_bad, one.reason, True)
 

@@ -77,18 +77,22 @@ def _verdict(facts: Facts, finalizer: str) -> Verdict:
     rule = next((one for one in RULES if one.fits(facts, finalizer)), None)
     if rule is None:
         return Verdict(finalizer, *_author(facts, finalizer), (_unknown(facts, finalizer),))
-    points = tuple(rule.points(facts, finalizer)) if _is_ours(facts, rule, finalizer) else (_foreign(facts, finalizer),)
     setter = f"{rule.setter} of {facts.driver}" if rule.is_prefix else rule.setter
-    return Verdict(finalizer, setter, rule.protects, (*_not_deleted(facts), *points))
+    return Verdict(finalizer, setter, rule.protects, tuple(_points(facts, rule, finalizer)))
+
+
+def _points(facts: Facts, rule: Rule, finalizer: str) -> Iterator[Point]:
+    """The rule judges only an object in deletion: before it, programs need no reason to keep their finalizers."""
+    if not is_deleting(facts.obj):
+        yield Objection("the object is not being deleted, so nothing waits for the finalizer to go", "delete the object first")
+    elif _is_ours(facts, rule, finalizer):
+        yield from rule.points(facts, finalizer)
+    else:
+        yield _foreign(facts, finalizer)
 
 
 def _is_ours(facts: Facts, rule: Rule, finalizer: str) -> bool:
     return not rule.is_prefix or finalizer == finalizer_of(facts.driver)
-
-
-def _not_deleted(facts: Facts) -> Iterator[Point]:
-    if not is_deleting(facts.obj):
-        yield Objection("the object is not being deleted, so nothing waits for the finalizer to go", "delete the object first")
 
 
 def _author(facts: Facts, finalizer: str) -> tuple[str, str]:
