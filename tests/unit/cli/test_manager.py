@@ -9,6 +9,7 @@ from mooring.base.flags import parse
 from mooring.cli.manager import run_manager
 from mooring.cli.process import Machine, Setup
 from mooring.cli.tables import ManagerFlags
+from mooring.control.order import ORDER
 from mooring.inspect.replay.record import read
 from tests.unit.cli.sidecar_life import SlowWork
 
@@ -78,3 +79,24 @@ def test_a_record_that_can_not_be_written_is_one_line_of_the_log(file, capsys):
     lines = [line for line in capsys.readouterr().err.splitlines() if "flight record" in line]
     assert 1 == len(lines)
     assert "Could not write the flight record" in lines[0]
+
+
+class TroubledWork(SlowWork):
+    """Its recorder notices keys that fail for long, several times."""
+
+    async def run(self):
+        order = ORDER.get()
+        for _ in range(3):
+            order._troubled("keys: bad has failed for 900 s: the array is full")
+            await LoopClock().sleep(0.1)
+        await super().run()
+
+
+def test_an_object_that_fails_for_long_writes_one_file_an_hour(file):
+    parsed = parse(ManagerFlags, [f"--kubeconfig={file}", f"--flight-recorder-dir={file.parent}"], {})
+    setup = Setup("x", parsed.flags, parsed.given, {})
+    with pytest.raises(ZeroDivisionError):
+        run_manager("a-manager", setup, Machine(environ={}), lambda _: TroubledWork(LoopClock(), fail=ZeroDivisionError("the end")))
+    assert ["keys: bad has failed for 900 s: the array is full", "the program ended by ZeroDivisionError: the end"] == [
+        record.header.why for record in records_in(file.parent)
+    ]

@@ -28,6 +28,8 @@ MESSAGE_BYTES: Final = 4
 WATCHES_MAX: Final = 512
 FAILING_MAX: Final = 10_000
 """Keys of which it is known since when they fail."""
+_task: Final[Callable[[], Any]] = asyncio.current_task
+"""What a port does happens in a task."""
 _encode: Final = msgspec.json.Encoder().encode
 UNREADABLE: Final = b"null"
 
@@ -97,7 +99,7 @@ class Recorder:
             self._troubled(f"{controller}: {key} has failed for {now - since:.0f} s: {failure}")
 
     async def resumed(self, what: str, key: Hashable) -> None:
-        self._note((entries.RESUMED, self._time(), _who(), len(self.reads), what, key), 0)
+        self._note((entries.RESUMED, self._time(), _task().get_name(), len(self.reads), what, key), 0)
 
     def caches(self, informer: Informer[Any]) -> None:
         self._informers.append(informer)
@@ -114,11 +116,11 @@ class Recorder:
         del self.in_flight[number]
         if self._is_on:
             kept = _encoded(answer) if _is_plain(request, answer) else encoded_answer(request, answer)
-            self._note((entries.ANSWER, self._time(), _who(), len(self.reads), request, kept, None), len(kept))
+            self._note((entries.ANSWER, self._time(), _task().get_name(), len(self.reads), request, kept, None), len(kept))
 
     def refused(self, number: int, request: Request, error: Exception) -> None:
         del self.in_flight[number]
-        self._note((entries.ANSWER, self._time(), _who(), len(self.reads), request, UNREADABLE, error), 0)
+        self._note((entries.ANSWER, self._time(), _task().get_name(), len(self.reads), request, UNREADABLE, error), 0)
 
     def gave_up(self, number: int) -> None:
         _, what = self.in_flight.pop(number)
@@ -136,23 +138,25 @@ class Recorder:
         self.watches[number] = request
         if len(self.watches) > WATCHES_MAX:
             del self.watches[next(iter(self.watches))]
-        self._note((entries.OPENED, self._time(), _who(), len(self.reads), number, request), 0)
+        self._note((entries.OPENED, self._time(), _task().get_name(), len(self.reads), number, request), 0)
         return number
 
     def event(self, number: int, event: WatchEvent[Any]) -> None:
         if self._is_on:
             kept = UNREADABLE if event.object is None or number in self._hidden else _encoded(event.object)
             last, version = event.initial_events_end, event.resource_version
-            self._note((entries.EVENT, self._time(), _who(), len(self.reads), number, event.type, version, last, kept), len(kept))
+            self._note(
+                (entries.EVENT, self._time(), _task().get_name(), len(self.reads), number, event.type, version, last, kept), len(kept)
+            )
 
     def ended(self, number: int, error: Exception | None) -> None:
-        self._note((entries.ENDED, self._time(), _who(), len(self.reads), number, error), 0)
+        self._note((entries.ENDED, self._time(), _task().get_name(), len(self.reads), number, error), 0)
 
     def called(self, number: int, attribute: str, request: Message, answer: Message | None, error: Exception | None) -> None:
         """request, answer: without secrets; nobody changes them any more."""
         del self.in_flight[number]
         size = MESSAGE_BYTES * request.ByteSize() + (0 if answer is None else MESSAGE_BYTES * answer.ByteSize())
-        self._note((entries.CALL, self._time(), _who(), len(self.reads), attribute, request, answer, error), size)
+        self._note((entries.CALL, self._time(), _task().get_name(), len(self.reads), attribute, request, answer, error), size)
 
     def drew(self, method: str, value: object) -> None:
         self._note((entries.DREW, self._time(), _who(), len(self.reads), method, value), 0)
@@ -184,8 +188,8 @@ class Recorder:
 
 
 def _who() -> str:
-    task = asyncio.current_task()
-    return "" if task is None else task.get_name()
+    task = _task()
+    return "" if task is None else str(task.get_name())
 
 
 def _is_plain(request: Request, answer: Any) -> bool:
