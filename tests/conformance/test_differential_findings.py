@@ -1122,3 +1122,53 @@ def test_only_the_beta_labels_of_a_volumes_places_get_new_names(api: Rest, name:
     answer = api.put(f"{PVS}/{name}", changed)
     text = "except for updating from beta label to GA"
     assert (text in answer.json.get("message", "")) is not same
+
+
+def test_ephemeral_containers_of_a_template_are_looked_at_before_they_are_refused(api: Rest, name: str) -> None:
+    body = a_workload("ReplicaSet", name)
+    body["spec"]["template"]["spec"]["ephemeralContainers"] = [{"name": "A"}]
+    field = "spec.template.spec.ephemeralContainers"
+    refused = api.post("/apis/apps/v1/namespaces/default/replicasets", body)
+    wrong = (INVALID, f"{field}[0].name", "a lowercase RFC 1123 label must consist")
+    refused.invalid(wrong, ("FieldValueRequired", f"{field}[0].image", "Required"), (FORBIDDEN, field, "not allowed in pod template"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"hostnameOverride": "a" * 65}, [("FieldValueTooLong", "spec.hostnameOverride", "may not be more than 64 bytes")]),
+        (
+            {"hostnameOverride": "a", "hostNetwork": True},
+            [(FORBIDDEN, "spec.hostnameOverride", "may not be specified when hostNetwork is true")],
+        ),
+        (
+            {"hostnameOverride": "a", "setHostnameAsFQDN": True},
+            [(FORBIDDEN, "spec.hostnameOverride", "may not be specified when setHostnameAsFQDN is true")],
+        ),
+        (
+            {"resources": {"limits": {"ephemeral-storage": "1", "/a": "1"}}},
+            [
+                (UNSUPPORTED, "spec.resources.limits[ephemeral-storage]", 'supported values: "cpu", "hugepages-", "memory"'),
+                (INVALID, "spec.resources.limits[/a]", "prefix part must be non-empty"),
+            ],
+        ),
+    ],
+)
+def test_a_pods_own_resources_and_names(api: Rest, name: str, fields: dict[str, Any], why: list[tuple[str, str, str]]) -> None:
+    body = a_pod(name)
+    body["spec"] |= fields
+    api.post(PODS, body).invalid(*why)
+
+
+def test_the_status_of_a_pod_says_nothing_of_its_end(api: Rest, name: str) -> None:
+    made = api.post(PODS, a_pod(name)).ok(201)
+    told = api.put(f"{PODS}/{name}/status", {**made, "metadata": {**made["metadata"], "deletionTimestamp": "2024-01-02T03:04:05Z"}}).ok()
+    assert "deletionTimestamp" not in told["metadata"]
+
+
+def test_a_strategic_patch_replaces_the_pods_that_are_not_counted(api: Rest, name: str) -> None:
+    api.post(JOBS, a_job(name)).ok(201)
+    for failed in (["a"], ["b", "c"]):
+        patch = {"status": {"uncountedTerminatedPods": {"failed": failed}}}
+        told = api.patch(f"{JOBS}/{name}/status", patch, STRATEGIC_PATCH).ok()
+        assert {"failed": failed} == told["status"]["uncountedTerminatedPods"]

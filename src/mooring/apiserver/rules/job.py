@@ -27,7 +27,7 @@ SuccessPolicy: 1 rules *SuccessPolicyRule!
 SuccessPolicyRule: 1 succeededIndexes s?, 2 succeededCount i32?
 JobStatus: 1 conditions *JobCondition@type, 2 startTime time?, 3 completionTime time?, 4 active i32, 5 succeeded i32, 6 failed i32, 11 terminating i32?, 7 completedIndexes s, 10 failedIndexes s?, 8 uncountedTerminatedPods UncountedTerminatedPods?, 9 ready i32?
 JobCondition: 1 type s!, 2 status s!, 3 lastProbeTime time!, 4 lastTransitionTime time!, 5 reason s, 6 message s
-UncountedTerminatedPods: 1 succeeded *s@, 2 failed *s@
+UncountedTerminatedPods: 1 succeeded *s, 2 failed *s
 """)  # noqa: E501
 
 CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"

@@ -85,8 +85,9 @@ def _prepare_update(new: Json, old: Json, _now: float) -> None:
 
 
 def _prepare_status(new: Json, old: Json, _now: float) -> None:
-    """Owners and quality of service stay what they are."""
+    """Owners, the begun end and quality of service stay what they are."""
     meta, before = new["metadata"], old["metadata"]
+    meta.pop("deletionTimestamp", None)
     meta.pop("ownerReferences", None)
     if "ownerReferences" in before:
         meta["ownerReferences"] = before["ownerReferences"]

@@ -10,7 +10,7 @@ from mooring.apiserver import api_errors, field_errors
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Action, ApiCall, Json, answered_kind
-from mooring.apiserver.rules import checks, podcontainers, podmounts, podresources, podspec
+from mooring.apiserver.rules import checks, podresources, podspec
 from mooring.apiserver.rules.podshape import MESSAGES as SHAPES
 from mooring.base.clock import rfc3339
 from mooring.kube.errors import Conflict, ServerError
@@ -21,7 +21,6 @@ Eviction: 1 metadata ObjectMeta!, 2 deleteOptions DeleteOptions?
 """)
 
 _READ_AND_WRITE: Final = ("get", "patch", "update")
-_NOT_EPHEMERAL: Final = ("ports", "resources", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resizePolicy")
 _RESIZABLE: Final = ("cpu", "memory")
 
 
@@ -133,21 +132,7 @@ def _validate_ephemeral(new: Json, old: Json) -> Iterator[FieldCause]:
             yield field_errors.forbidden(field, f'existing ephemeral containers "{container["name"]}" may not be removed')
         elif by_name[container["name"]] != container:
             yield field_errors.forbidden(field, f'existing ephemeral containers "{container["name"]}" may not be changed')
-    targets = [container["name"] for part in ("containers", "initContainers") for container in spec.get(part) or []]
-    seen = set(targets)
-    for at, container in checks.each(containers, field):
-        yield from podcontainers.validate_name(container["name"], f"{at}.name", seen)
-        if container.get("targetContainerName") and container["targetContainerName"] not in targets:
-            yield field_errors.not_found(f"{at}.targetContainerName", container["targetContainerName"])
-        yield from (
-            field_errors.forbidden(f"{at}.{part}", "cannot be set for an Ephemeral Container")
-            for part in _NOT_EPHEMERAL
-            if container.get(part)
-        )
-        if not container.get("image"):
-            yield field_errors.required(f"{at}.image")
-        yield from checks.one_of(container["imagePullPolicy"], f"{at}.imagePullPolicy", podcontainers.PULL_POLICIES)
-        yield from podmounts.validate(container, at, spec.get("volumes") or [])
+    yield from podspec.validate_ephemeral(spec, field)
 
 
 def _prepare_resize(new: Json, old: Json, _now: float) -> None:

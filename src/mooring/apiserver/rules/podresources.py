@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from mooring.api import names
@@ -44,11 +44,7 @@ def validate_pod(spec: Json) -> Iterator[FieldCause]:
     yield from _validate_amounts(spec.get("overhead") or {}, "spec.overhead.limits")
     resources = spec.get("resources") or {}
     for part in ("limits", "requests"):
-        for name, text in (resources.get(part) or {}).items():
-            if name not in _COUNTED and not name.startswith(_HUGE):
-                yield field_errors.invalid(f"spec.resources.{part}[{name}]", name, "must be a standard resource type or fully qualified")
-            elif parse_quantity(text).value < 0:
-                yield field_errors.invalid(f"spec.resources.{part}[{name}]", text, "must be greater than or equal to 0")
+        yield from _validate_amounts(resources.get(part) or {}, f"spec.resources.{part}", _validate_pods_name)
     if resources.get("claims"):
         yield field_errors.forbidden("spec.resources.claims", "claims may not be set for Resources at pod-level")
     known = [claim["name"] for claim in spec.get("resourceClaims") or []]
@@ -91,10 +87,13 @@ def quality(spec: Json) -> str:
     return "Guaranteed" if limited and equal else "Burstable"
 
 
-def _validate_amounts(amounts: Json, field: str) -> Iterator[FieldCause]:
+def _validate_amounts(
+    amounts: Json, field: str, validate_name: Callable[[str, str], Iterable[FieldCause]] | None = None
+) -> Iterator[FieldCause]:
+    """validate_name: without it, as for a container."""
     for name, text in amounts.items():
         at = f"{field}[{name}]"
-        yield from _validate_name(name, at)
+        yield from (validate_name or _validate_name)(name, at)
         amount = parse_quantity(text)
         if amount.value < 0:
             yield field_errors.invalid(at, text, "must be greater than or equal to 0")
@@ -102,11 +101,23 @@ def _validate_amounts(amounts: Json, field: str) -> Iterator[FieldCause]:
             yield field_errors.invalid(at, text, "must be an integer")
 
 
+def _validate_pods_name(name: str, at: str) -> list[FieldCause]:
+    """For a pod as a whole."""
+    wrong = _wrong_names(name, at)
+    is_counted = name in _COUNTED or name.startswith(_HUGE)
+    return wrong or ([] if is_counted else [field_errors.not_supported(at, name, sorted((*_COUNTED, _HUGE)))])
+
+
+def _wrong_names(name: str, at: str) -> list[FieldCause]:
+    wrong = checks.named(name, at, names.qualified_name)
+    if "/" not in name and not wrong and name not in _KNOWN and not name.startswith((_HUGE, f"requests.{_HUGE}")):
+        wrong.append(field_errors.invalid(at, name, "must be a standard resource type or fully qualified"))
+    return wrong
+
+
 def _validate_name(name: str, at: str) -> Iterator[FieldCause]:
-    wrong, bare = checks.named(name, at, names.qualified_name), "/" not in name
-    yield from wrong
-    if bare and not wrong and name not in _KNOWN and not name.startswith((_HUGE, f"requests.{_HUGE}")):
-        yield field_errors.invalid(at, name, "must be a standard resource type or fully qualified")
+    yield from _wrong_names(name, at)
+    bare = "/" not in name
     if bare and name not in _STANDARD and not name.startswith(_HUGE):
         yield field_errors.invalid(at, name, "must be a standard resource for containers")
     if not _is_native(name) and not _is_extended(name):

@@ -11,7 +11,7 @@ from mooring.api import names
 from mooring.apiserver import field_errors, metadata
 from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json
-from mooring.apiserver.rules import checks, podcontainers, podplacement, podresources, podsecurity, podvolumes, podwindows
+from mooring.apiserver.rules import checks, podcontainers, podmounts, podplacement, podresources, podsecurity, podvolumes, podwindows
 
 RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
 _DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
@@ -28,8 +28,9 @@ _NAMES: Final[tuple[tuple[str, Callable[[str], list[str]]], ...]] = (
     ("hostname", names.dns_label),
     ("subdomain", names.dns_label),
     ("priorityClassName", names.dns_subdomain),
-    ("hostnameOverride", names.dns_subdomain),
 )
+_NOT_EPHEMERAL: Final = ("ports", "resources", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resizePolicy")
+_HOSTNAME_BYTES_MAX: Final = 64
 
 
 def validate(pod: Json) -> Iterator[FieldCause]:
@@ -41,6 +42,7 @@ def validate(pod: Json) -> Iterator[FieldCause]:
     for part, rule in _NAMES:
         if spec.get(part):
             yield from checks.named(spec[part], f"spec.{part}", rule)
+    yield from _validate_hostname(spec)
     yield from _validate_dns(spec)
     yield from _validate_lists(spec)
     yield from _validate_gates(spec)
@@ -74,6 +76,37 @@ def address(text: str, field: str) -> list[FieldCause]:
     except ValueError:
         return [field_errors.invalid(field, text, _IP_TEXT)]
     return []
+
+
+def validate_ephemeral(spec: Json, field: str) -> Iterator[FieldCause]:
+    """Also where none is allowed: a template's are looked at before they are refused."""
+    targets = [container["name"] for part in ("containers", "initContainers") for container in spec.get(part) or []]
+    seen = set(targets)
+    for at, container in checks.each(spec.get("ephemeralContainers"), field):
+        yield from podcontainers.validate_name(container["name"], f"{at}.name", seen)
+        if container.get("targetContainerName") and container["targetContainerName"] not in targets:
+            yield field_errors.not_found(f"{at}.targetContainerName", container["targetContainerName"])
+        yield from (
+            field_errors.forbidden(f"{at}.{part}", "cannot be set for an Ephemeral Container")
+            for part in _NOT_EPHEMERAL
+            if container.get(part)
+        )
+        if not container.get("image"):
+            yield field_errors.required(f"{at}.image")
+        yield from checks.one_of(container["imagePullPolicy"], f"{at}.imagePullPolicy", podcontainers.PULL_POLICIES)
+        yield from podmounts.validate(container, at, spec.get("volumes") or [])
+
+
+def _validate_hostname(spec: Json) -> Iterator[FieldCause]:
+    name, field = spec.get("hostnameOverride"), "spec.hostnameOverride"
+    if name is None:
+        return
+    for part in ("setHostnameAsFQDN", "hostNetwork"):
+        if spec.get(part):
+            yield field_errors.forbidden(field, f"may not be specified when {part} is true")
+    if len(name.encode()) > _HOSTNAME_BYTES_MAX:
+        yield field_errors.too_long(field, _HOSTNAME_BYTES_MAX)
+    yield from checks.named(name, field, names.dns_subdomain)
 
 
 def _validate_dns(spec: Json) -> Iterator[FieldCause]:

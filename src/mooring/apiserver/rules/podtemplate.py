@@ -60,6 +60,8 @@ def validate(template: Json) -> Iterator[FieldCause]:
     for cause in podspec.validate(pod):
         yield dataclasses.replace(cause, field=f"{FIELD}.{cause.field}")
     if pod["spec"].get("ephemeralContainers"):
+        for cause in podspec.validate_ephemeral(pod["spec"], "spec.ephemeralContainers"):
+            yield dataclasses.replace(cause, field=f"{FIELD}.{cause.field}")
         yield field_errors.forbidden(f"{FIELD}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template")
     if "preemptionPolicy" in pod["spec"]:
         yield from checks.one_of(pod["spec"]["preemptionPolicy"], f"{FIELD}.spec.preemptionPolicy", _PREEMPTIONS)

@@ -101,6 +101,8 @@ SETS: Final = frozenset(
         ("CSIDriverSpec", "volumeLifecycleModes"),
         ("ContainerRestartRuleOnExitCodes", "values"),
         ("NodeAllocatableResourceClaimStatus", "containers"),
+        ("UncountedTerminatedPods", "succeeded"),
+        ("UncountedTerminatedPods", "failed"),
     }
 )
 """Lists that are sets here, and nothing to a strategic merge."""
