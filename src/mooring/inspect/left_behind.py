@@ -43,7 +43,7 @@ class Traces:
 
     registered_on: nodes whose CSINode names it. in_use: each Node, with the volumes that its kubelet reports as in use.
     attachments, volumes: of the driver, held or not. users: volume → the pods on nodes that use it. silent_leases: of its sidecars, held
-    by nobody who renews them. out_of_service: nodes of which somebody has stated that the machine is off,
+    by nobody who renews them. last_renewals: by Lease. out_of_service: nodes of which somebody has stated that the machine is off,
     and that are not Ready.
     """
 
@@ -56,6 +56,7 @@ class Traces:
     users: Mapping[str, tuple[str, ...]]
     live_leases: tuple[LiveLease, ...] = ()
     silent_leases: tuple[str, ...] = ()
+    last_renewals: Mapping[str, str] = dataclasses.field(default_factory=dict)
     out_of_service: frozenset[str] = frozenset()
 
 

@@ -70,6 +70,7 @@ class Search:
             users=_users(volumes, pods, claims),
             live_leases=leases.live,
             silent_leases=leases.silent,
+            last_renewals=leases.last,
             out_of_service=frozenset(one.metadata.name for one in nodes if is_out_of_service(one) and not is_ready(one)),
         )
 

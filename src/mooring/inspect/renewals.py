@@ -27,10 +27,13 @@ LOOKS_EVERY_S: Final = 2.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LeaseSight:
-    """live: held, and renewed while they were watched. silent: those that nobody renews or holds, by their keys."""
+    """live: held, and renewed while they were watched. silent: those that nobody renews or holds, by their keys. last: when each was
+    renewed for the last time, as it says itself.
+    """
 
     live: tuple[LiveLease, ...] = ()
     silent: tuple[str, ...] = ()
+    last: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 class Renewals:
@@ -62,7 +65,8 @@ class Renewals:
                 found = await self._watched(self._dead)
         dead = self._dead
         live = {name: record for name, record in found.items() if self._counts(record) and dead.get(name) != record}
-        return LeaseSight(tuple(_live(*one) for one in sorted(live.items())), tuple(sorted(found.keys() - live.keys())))
+        last = {name: record.renewed for name, record in found.items()}
+        return LeaseSight(tuple(_live(*one) for one in sorted(live.items())), tuple(sorted(found.keys() - live.keys())), last)
 
     def _counts(self, record: LeaseRecord) -> bool:
         return bool(record.holder) or self._also_unheld

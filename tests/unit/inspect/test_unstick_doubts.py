@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from typing import Any
 
-from mooring.api.core import NODES, PERSISTENT_VOLUMES
-from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS
-from mooring.api.snapshot_names import CONTENT_FINALIZER, MANAGED_BY
+from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from mooring.api.group_snapshot import GROUP_SNAPSHOTS
+from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
+from mooring.api.snapshot_names import CONTENT_FINALIZER, IN_GROUP_FINALIZER, MANAGED_BY
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.cli.unstick import CANNOT, CLEAN
 from mooring.csi.proto import csi_pb2 as csi
-from tests.support.builders import DRIVER, a_csi_driver, a_csi_node, a_held_pv, a_new_content, a_node, a_snapshot, an_attached_va
+from mooring.inspect.points import Objection, Proof
+from mooring.inspect.unstick.facts import Facts
+from mooring.inspect.unstick.snapshots import restored_from_snapshot
+from mooring.inspect.whole import decoded
+from mooring.sidecars.provisioner.names import SNAPSHOT_FINALIZER
+from tests.support.builders import (
+    DRIVER,
+    a_claim,
+    a_csi_driver,
+    a_csi_node,
+    a_group_snapshot,
+    a_held_pv,
+    a_new_content,
+    a_node,
+    a_snapshot,
+    an_attached_va,
+)
+from tests.support.snapshot_crds import GROUP_CRDS, SNAPSHOT_CRDS
 from tests.support.unsticking import Publishing, UnstickWorld
 from tests.support.virtual_loop import in_virtual_time
-from tests.unit.inspect.test_unstick import FENCED, VA, a_world, in_use
+from tests.unit.inspect.test_unstick import FENCED, LOCK, VA, a_world, in_use
 from tests.unit.inspect.test_unstick_kinds import a_world as a_full_world
 from tests.unit.inspect.test_unstick_kinds import going
 
@@ -177,3 +196,43 @@ async def test_a_content_that_is_not_bound_yet_waits_for_the_snapshot_that_is_th
     await world.create(a_snapshot(claim="claim", content="content"))
     await going(world, a_new_content(handle="s1", ref_uid=None, policy="Retain"), CONTENT_FINALIZER)
     assert ['its snapshot "default/snap" is there'] == await world.against("vsc/content")
+
+
+async def test_a_group_of_an_older_version_still_has_its_snapshots():
+    """The cluster's definitions are those of an older snapshot controller."""
+    world = UnstickWorld()
+    await world.make_snapshot_kinds(SNAPSHOT_CRDS)
+    old = [{**one, "spec": {**one["spec"], "versions": [{**one["spec"]["versions"][0], "name": "v1beta1"}]}} for one in GROUP_CRDS]
+    await world.make_snapshot_kinds(old)
+    kind = dataclasses.replace(GROUP_SNAPSHOTS, version="v1beta1").whole()
+    body = {**a_group_snapshot(), "apiVersion": kind.api_version}
+    group = await world.users.create(kind, body, "default")
+    owner = {"apiVersion": kind.api_version, "kind": kind.name, "name": "group", "uid": group["metadata"]["uid"]}
+    await going(world, a_snapshot(claim="claim", ownerReferences=[owner]), IN_GROUP_FINALIZER)
+    await world.dead_lease("snapshot-controller-leader")
+    (objection,) = await world.against("vs/snap")
+    assert "group" in objection
+
+
+async def test_a_claim_of_another_namespace_that_is_being_filled_counts_too():
+    """A server with the gate CrossNamespaceVolumeDataSource keeps the namespace; ours takes the source out, so that it is judged here."""
+    source = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "snap", "namespace": "default"}
+    facts = Facts(decoded(VOLUME_SNAPSHOTS, {**a_snapshot(claim="claim"), "metadata": {"name": "snap", "namespace": "default"}}), "vs")
+    assert [Proof] == [type(one) for one in restored_from_snapshot(facts, SNAPSHOT_FINALIZER)]
+    body = a_claim("restored", dataSourceRef=source)
+    facts.scene.claims.put(decoded(PERSISTENT_VOLUME_CLAIMS, {**body, "metadata": {"name": "restored", "namespace": "far"}}))
+    assert [Objection] == [type(one) for one in restored_from_snapshot(facts, SNAPSHOT_FINALIZER)]
+
+
+# -- a program that nobody sees
+
+
+async def test_a_lease_that_was_given_up_before_is_not_that_of_the_program():
+    """The attacher runs without leader election by now; its Lease of last year is still there."""
+    world = UnstickWorld()
+    await world.dead_lease(LOCK)
+    await asyncio.sleep(3600)
+    await world.create(a_csi_driver(DRIVER), a_held_pv("pv1"), an_attached_va("pv1-node1"))
+    await world.delete(VOLUME_ATTACHMENTS, "pv1-node1")
+    (objection,) = await world.against(VA)
+    assert "it may run without leader election" in objection

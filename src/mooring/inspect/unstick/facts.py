@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from mooring.inspect.left_behind import LiveLease, Traces
+from mooring.inspect.locks import SKEW_S
 from mooring.inspect.renewals import LeaseSight
-from mooring.inspect.scene import Scene
+from mooring.inspect.scene import Scene, moment_s
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,4 +63,9 @@ class Facts:
 
     def silent(self, *locks: str) -> str:
         """A Lease of one of these names that nobody renews, "" for none."""
-        return next((one for one in self.leases.silent if one.rpartition("/")[2] in locks), "")
+        return next((one for one in self.leases.silent if one.rpartition("/")[2] in locks and not self._is_older(one)), "")
+
+    def _is_older(self, lease: str) -> bool:
+        """True for a Lease that was given up before the object was made: the program that set the finalizer ran without it."""
+        made, last = moment_s(self.obj.metadata.creation_timestamp), moment_s(self.leases.last.get(lease))
+        return 0 < last < made - SKEW_S

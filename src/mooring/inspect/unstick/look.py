@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -47,6 +48,8 @@ KINDS: Final[dict[str, Kind[Any]]] = {
     "volumegroupsnapshot": GROUP_SNAPSHOTS,
 }
 """The kinds that can be freed."""
+GROUP_VERSIONS: Final = ("v1alpha1", "v1beta1", "v1beta2", "v1")
+"""A cluster serves some of them. Each shows all objects; the last one that is served shows them best."""
 _FAILURES: Final = {
     "VolumeFailedDelete": "csi-provisioner",
     "SnapshotDeleteError": "csi-snapshotter",
@@ -94,7 +97,7 @@ class Look:
             obj,
             self._kind,
             driver=driver,
-            leases=LeaseSight(traces.live_leases, traces.silent_leases),
+            leases=LeaseSight(traces.live_leases, traces.silent_leases, traces.last_renewals),
             traces=traces,
             word=await self._word(obj, traces),
             failures=await self._failures(obj),
@@ -173,9 +176,9 @@ class _Surroundings:
             case "volumesnapshotcontent":
                 key = snapshot_of(obj)
                 await self._get(scene.snapshots, VOLUME_SNAPSHOTS, key)
-                await self._list(scene.claims, PERSISTENT_VOLUME_CLAIMS, Selection(namespace=key.namespace))
+                await self._list(scene.claims, PERSISTENT_VOLUME_CLAIMS)
             case "volumesnapshot" | "volumegroupsnapshot":
-                await self._list(scene.claims, PERSISTENT_VOLUME_CLAIMS, Selection(namespace=namespace))
+                await self._list(scene.claims, PERSISTENT_VOLUME_CLAIMS)
                 await self._snapshots(namespace)
 
     async def _around_claim(self, claim: Any) -> None:
@@ -193,9 +196,10 @@ class _Surroundings:
     async def _snapshots(self, namespace: str) -> None:
         scene, here = self._scene, Selection(namespace=namespace)
         await self._list(scene.snapshots, VOLUME_SNAPSHOTS, here)
-        await self._list(scene.groups, GROUP_SNAPSHOTS, here)
         await self._list(scene.contents, VOLUME_SNAPSHOT_CONTENTS)
-        await self._list(scene.group_contents, GROUP_SNAPSHOT_CONTENTS)
+        for version in GROUP_VERSIONS:
+            await self._list(scene.groups, dataclasses.replace(GROUP_SNAPSHOTS, version=version), here)
+            await self._list(scene.group_contents, dataclasses.replace(GROUP_SNAPSHOT_CONTENTS, version=version))
 
     async def _get(self, shelf: Shelf[T], kind: Kind[T], key: Key) -> None:
         with contextlib.suppress(NotFound, NotServed):

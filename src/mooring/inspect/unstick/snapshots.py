@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mooring.api.core import PersistentVolumeClaim
-from mooring.api.meta import key_of
+from mooring.api.meta import Key, key_of
 from mooring.api.snapshot import VolumeSnapshotContent
-from mooring.api.snapshot_names import BEING_CREATED, is_group_content, is_marked
+from mooring.api.snapshot_names import BEING_CREATED, SNAPSHOT_KIND, is_group_content, is_marked
 from mooring.cluster.snapshots.decide_deletion import decide_deletion
 from mooring.cluster.snapshots.decide_protection import decide_claim
 from mooring.cluster.snapshots.decision import Release, ReleaseClaim
@@ -21,6 +21,7 @@ from mooring.inspect.unstick.facts import Facts
 from mooring.inspect.unstick.liveness import ask_the_driver, sidecar_points, snapshot_controller_points
 from mooring.inspect.unstick.volumes import RETAIN
 from mooring.inspect.why.snapshotting import FOREVER_S, view_of
+from mooring.sidecars.provisioner.model.cached import source_of
 
 SNAPSHOTTER = "csi-snapshotter"
 
@@ -37,7 +38,7 @@ def of_snapshot(facts: Facts, finalizer: str) -> Iterator[Point]:
 
 def restored_from_snapshot(facts: Facts, finalizer: str) -> Iterator[Point]:
     """The provisioner's: no claim waits for a volume that is filled from it."""
-    if view_of(facts.scene).is_restored_from(key_of(facts.obj)):
+    if _is_restored_from(facts, key_of(facts.obj)):
         yield Objection("a claim waits for a volume that is filled from it", f"kubectl -n {key_of(facts.obj).namespace} get pvc")
     else:
         yield Proof("no claim waits for a volume that is filled from it")
@@ -70,7 +71,7 @@ def data_of_content(facts: Facts, finalizer: str) -> Iterator[Point]:
         yield Objection(
             f'its snapshot "{key}" is there', f"kubectl -n {key.namespace} delete volumesnapshot {key.name}, if its data may go"
         )
-    if view_of(scene).is_restored_from(key):
+    if _is_restored_from(facts, key):
         yield Objection("a claim waits for a volume that is filled from it", f"kubectl -n {key.namespace} get pvc")
     if is_group_content(content):
         yield Objection(
@@ -97,6 +98,13 @@ def data_of_content(facts: Facts, finalizer: str) -> Iterator[Point]:
         yield Proof("no program moves: its snapshot is gone, and nobody has said that its data are to be deleted")
         return
     yield from sidecar_points(facts, SNAPSHOTTER, needs_word=not keeps and bool(handle), has_word=is_gone or keeps or not handle)
+
+
+def _is_restored_from(facts: Facts, snapshot: Key) -> bool:
+    """Also by a claim of another namespace, which the snapshot controller does not look for."""
+    waiting = (source_of(one) for one in facts.scene.claims.values() if one.status.phase in ("", "Pending"))
+    wanted = SNAPSHOT_KIND, *snapshot
+    return any((one.kind, one.namespace, one.name) == wanted for one in waiting if one is not None)
 
 
 def handle_of(content: VolumeSnapshotContent) -> str:
