@@ -1164,6 +1164,11 @@ def test_the_status_of_a_pod_says_nothing_of_its_end(api: Rest, name: str) -> No
     made = api.post(PODS, a_pod(name)).ok(201)
     told = api.put(f"{PODS}/{name}/status", {**made, "metadata": {**made["metadata"], "deletionTimestamp": "2024-01-02T03:04:05Z"}}).ok()
     assert "deletionTimestamp" not in told["metadata"]
+    api.patch(f"{PODS}/{name}", {"metadata": {"finalizers": ["example.com/hold"]}}, MERGE_PATCH).ok()
+    ending = api.delete(f"{PODS}/{name}", {"gracePeriodSeconds": 30}).ok()["metadata"]["deletionTimestamp"]
+    told = api.patch(f"{PODS}/{name}/status", {"metadata": {"deletionTimestamp": None}, "status": {"phase": "Running"}}, MERGE_PATCH).ok()
+    assert told["metadata"]["deletionTimestamp"] == ending
+    api.patch(f"{PODS}/{name}", {"metadata": {"finalizers": None}}, MERGE_PATCH).ok()
 
 
 def test_a_strategic_patch_replaces_the_pods_that_are_not_counted(api: Rest, name: str) -> None:

@@ -87,10 +87,10 @@ def _prepare_update(new: Json, old: Json, _now: float) -> None:
 def _prepare_status(new: Json, old: Json, _now: float) -> None:
     """Owners, the begun end and quality of service stay what they are."""
     meta, before = new["metadata"], old["metadata"]
-    meta.pop("deletionTimestamp", None)
-    meta.pop("ownerReferences", None)
-    if "ownerReferences" in before:
-        meta["ownerReferences"] = before["ownerReferences"]
+    for part in ("deletionTimestamp", "ownerReferences"):
+        meta.pop(part, None)
+        if part in before:
+            meta[part] = before[part]
     new.setdefault("status", {})
     if "qosClass" in old["status"]:
         new["status"].setdefault("qosClass", old["status"]["qosClass"])
