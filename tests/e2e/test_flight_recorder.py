@@ -112,7 +112,7 @@ async def test_a_timeline_tells_what_a_record_knows(tmp_path: Path) -> None:
         alone = await asyncio.to_thread(run, *words)
         assert (0, False) == (alone.returncode, "decided: " in alone.stdout)
         refused = await asyncio.to_thread(run, *words, "--record=/dev/null")
-        assert (1, True) == (refused.returncode, "this is no record" in refused.stderr)
+        assert (2, True) == (refused.returncode, "this is no record" in refused.stderr)
 
 
 def test_mooring_record_ends_no_process_that_would_not_catch_its_signal() -> None:
