@@ -78,6 +78,13 @@ class Desk:
         if found := re.findall(r"export KUBECONFIG=(\S+)", program.output()):
             self.kubeconfig = self.folder / found[-1]
 
+    def answer(self, text: str) -> tuple[int, str]:
+        """The exit code of a command, and all that it said."""
+        done = subprocess.run(
+            ["bash", "-c", self._here(text)], cwd=self.folder, env=self._env(), capture_output=True, text=True, timeout=120
+        )
+        return done.returncode, done.stdout + done.stderr
+
     def start(self, text: str) -> None:
         """What the page takes for granted."""
         self.type(Command("what the page takes for granted", 0, text))
@@ -202,7 +209,10 @@ ONE_AT_A_TIME: Final = (r"\.venv/bin/mooring dev(?! (kill|revive))", r"\.venv/bi
 ELSEWHERE: Final[dict[str, str]] = {
     r"make (demo|test|check)\b": ".ci/run",
     r"make dev\b": "Makefile",
-    r"podman build": "tests/unit/test_images.py",
+    r"podman (build|pull|inspect)": "tests/unit/test_images.py",
+    r"\.venv/bin/mooring (record|replay)|kubectl exec -n storage csi-attacher-0": "tests/e2e/test_flight_recorder.py",
+    r"\.venv/bin/mooring (unstick|fence|unfence)": "tests/e2e/test_unstick_nights.py",
+    r"curl -s 127\.0\.0\.1:8080/metrics \| grep workqueue": "tests/unit/monitoring/test_pages.py",
     r"pip install": "hack/lowest",
     r"kubectl (apply|delete) -k|kubectl -n storage (rollout|scale)": "tests/e2e/test_deploy.py",
     r"kubectl (label|taint) node ": "tests/e2e/test_deploy_variants.py",
@@ -214,6 +224,20 @@ ELSEWHERE: Final[dict[str, str]] = {
 """Who types the other commands, by the words that they begin with. No engine of containers is here, the package is not published, and
 no image is pulled: the images' recipes, the wheel's extras and the manifests are what can be tested of these.
 """
+
+
+RUNBOOKS: Final = sorted(page.relative_to(ROOT).as_posix() for page in PAGES if page.parent.name == "runbooks")
+NAMES: Final = {
+    "KIND": "pvc",
+    "NAME": "nobody",
+    "POD": "nobody",
+    "DRIVER": "nobody",
+    "NODE": "n1",
+    "NAMESPACE": "default",
+    "ACCOUNT": "default",
+    "RESOURCE": "pods",
+}
+"""What stands in a runbook for a name that only its reader knows."""
 
 
 def elsewhere(text: str) -> str:
@@ -240,9 +264,21 @@ def test_each_command_of_a_page_does_what_it_should(page: str, desk: Desk) -> No
     desk.leave()
 
 
+def test_each_command_of_the_runbooks_is_understood(desk: Desk) -> None:
+    """Here is no pod of a driver: what is asked about one is not found, but is no mistake of typing either."""
+    desk.start(DEV)
+    for command in itertools.chain.from_iterable(map(typed, RUNBOOKS)):
+        text = re.sub(r"\b[A-Z]+\b", lambda match: NAMES.get(match[0], match[0]), command.text)
+        code, said = desk.answer(text)
+        where = f"{command.page}:{command.line}: {text}: {code}\n{said}"
+        assert code == 0 if text == command.text else code != 2 and not re.search("unknown|[Uu]sage:|have a resource type", said), where
+    desk.leave()
+
+
 def test_every_command_of_every_page_is_typed_somewhere() -> None:
     pages = {page.relative_to(ROOT).as_posix(): list(commands_of(page)) for page in PAGES}
-    nowhere = [command for page, commands in pages.items() if page not in PRELUDES for command in commands if not elsewhere(command.text)]
+    here = {*PRELUDES, *RUNBOOKS}
+    nowhere = [command for page, commands in pages.items() if page not in here for command in commands if not elsewhere(command.text)]
     assert [] == nowhere
     assert [] == [page for page in PRELUDES if page not in pages or not typed(page)]
     assert [] == [who for who in ELSEWHERE.values() if not (ROOT / who).exists()]
