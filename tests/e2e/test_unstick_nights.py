@@ -41,6 +41,7 @@ def course(night: Night, attacher: str) -> None:
     night.parts["listing driver"] = listing_folder_driver.start(night.folder / "driver", socket, night.folder / "listing.log")
     name, handle = attached(night)
     failing_while_the_attacher_lives(night, name)
+    night.create(a_va("racing", "lost", "gone", attacher=DRIVER, finalizers=[FINALIZER]))
     night.parts.pop(attacher).kill()
     refused(night, f"va/{name}", "reports it as in use")
     fenced(night)
@@ -145,9 +146,10 @@ def unfenced(night: Night) -> None:
 
 
 async def raced(night: Night) -> None:
-    """Somebody writes to the object between the look and the write: the server refuses the write, and the object is judged anew."""
-    racing = a_va("racing", "lost", "gone", attacher=DRIVER, finalizers=[FINALIZER])
-    await asyncio.to_thread(night.create, racing)
+    """Somebody writes to the object between the look and the write: the server refuses the write, and the object is judged anew.
+
+    It was made while the attacher lived: else that one's silent Lease would tell nothing of it.
+    """
     await asyncio.to_thread(night.kubectl, "delete", "volumeattachment", "racing", "--wait=false")
     config = night.kubeconfig if night.plane is None else night.plane.token_kubeconfig()
     async with fault_proxy(config, night.folder / "proxy.kubeconfig") as proxy:
