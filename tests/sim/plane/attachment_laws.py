@@ -77,6 +77,9 @@ class AttachmentLaws(NodeLaws):
             return
         if write.is_lost_before and pair not in self.mounted:
             return  # it had no answer, and may be carried out anyway: it is sent again, whoever wants the volume, but under no mount
+        if write.is_lost_before and self._plan.controllers > 1 and self.mounted[pair] > write.began_s:
+            self.excused.add(pair)  # the other controller has had it mounted since
+            return
         node, unique = self.nodes.get(found.node) or NodeStand(is_there=False), unique_name(DRIVER, pair[0])
         if node.is_there and unique in node.listed and not self._is_listed_unseen(write, found.node, unique):
             self._fail("I4", f"{found.name} is deleted while {found.node} lists {pair[0]} as attached")

@@ -21,7 +21,7 @@ class MountLaws(Stands):
         self._backend, self._fail = backend, fail
         self.torn: set[Pair] = set()
         self.excused: set[Pair] = set()
-        self.mounted: set[Pair] = set()
+        self.mounted: dict[Pair, float] = {}  # since when
         self.counts: Counter[str] = Counter()
         self._blind: set[Pair] = set()  # published by an attacher that could not know of the attachment's end
 
@@ -57,10 +57,10 @@ class MountLaws(Stands):
         marked_twice = self._plan.attachers > 1  # the older one may mark an attachment that the other has begun to end
         if node not in self._backend.published[handle] and pair not in self.excused and not marked_twice:
             self._fail("I6", f"{node} mounts {handle}, which is not published there")
-        self.mounted.add(pair)
+        self.mounted.setdefault(pair, self._now())
 
     def unmounted(self, node: str, handle: str) -> None:
-        self.mounted.discard((handle, node))
+        self.mounted.pop((handle, node), None)
         self.excused.discard((handle, node))
 
     def rebooted(self, node: str) -> None:

@@ -40,6 +40,8 @@ class WorkloadActs:
         self._one_of(self._keepers[WORKLOADS]).kill()
 
     async def roll_workloads(self) -> None:
+        if not self._keepers[WORKLOADS]:
+            return  # (a life that was cut has none)
         self._hands.tell("rolls the controllers of workloads")
         await self._one_of(self._keepers[WORKLOADS]).roll()
 
