@@ -28,6 +28,9 @@ from mooring.cli.tables import AsKubectlFlags, ProcessFlags
 if TYPE_CHECKING:
     from mooring.base.clock import Clock
     from mooring.csi.driver import Driver
+    from mooring.inspect.unstick.detaching import Detach
+    from mooring.inspect.unstick.driver_word import Witness
+    from mooring.inspect.unstick.facts import Facts
     from mooring.inspect.unstick.look import Look
     from mooring.inspect.unstick.take_off import Removal
     from mooring.inspect.unstick.verdict import Verdict
@@ -54,6 +57,9 @@ class UnstickFlags(AsKubectlFlags, ProcessFlags):
         "csi-address", STRING, "", "The driver's unix socket, to ask the driver itself, too. Empty: the API server alone."
     )
     timeout_s: float = flag("timeout", DURATION, 60.0, "Timeout of each call to the driver.")
+    detach: bool = flag(
+        "detach", BOOL, False, "With --csi-address: let the driver detach the volume of a VolumeAttachment whose attacher is dead."
+    )
     finalizer: str = flag("finalizer", STRING, "", "Only this finalizer.")
     dry_run: bool = flag("dry-run", BOOL, False, "Only show what is proved, and what speaks against it.")
     yes: bool = flag("yes", BOOL, False, "Do not ask, where all is proved.")
@@ -72,6 +78,10 @@ def _check(parsed: Parsed[UnstickFlags]) -> None:
         raise ConfigError("--force: needs --reason, which the Event tells those who come after you", exit_code=2)
     if flags.reason and not flags.force:
         raise ConfigError("--reason goes with --force", exit_code=2)
+    if flags.detach and not flags.csi_address:
+        raise ConfigError("--detach: needs --csi-address, the driver that is to detach the volume", exit_code=2)
+    if flags.detach and flags.force:
+        raise ConfigError("--detach goes without --force: its success is the proof", exit_code=2)
     if flags.timeout_s <= 0:
         raise ConfigError("--timeout: must be greater than zero", exit_code=2)
 
@@ -139,6 +149,7 @@ class UnstickCommand:
         self._stdin, self._stdout, self._stderr = streams
         self._kind, self._key = object_named(words, flags.namespace or flags.n or home, "mooring unstick", KINDS)
         self._outcomes: dict[str, str] = {}
+        self._witness: Witness | None = None
 
     async def run(self) -> int:
         """Gives the exit code. Raises MooringError."""
@@ -151,16 +162,22 @@ class UnstickCommand:
         if not found or self._flags.dry_run:
             self._show(found)
             return LEFT if found else CLEAN
-        chosen = [one for one in found if (self._flags.force or one.may_go) and self._flags.finalizer in ("", one.finalizer)]
+        detach = self._detach_of(facts) if self._flags.detach else None
+        then = detach.then if detach is not None else found
+        chosen = [one for one in then if (self._flags.force or one.may_go) and self._flags.finalizer in ("", one.finalizer)]
         if not chosen:
             self._show(found)
             self._say("nothing is taken off: the report says what speaks against it")
             return CANNOT
         self._show_for_question(found)
+        if detach is not None:
+            self._say(f"the driver is called to detach volume {detach.handle} from node {detach.node} (node id {detach.node_id})")
         if not self._is_confirmed(chosen):
             self._show(found)
             self._say("nothing is taken off without the object's name")
             return CANNOT
+        if detach is not None:
+            found = await self._detached(look, detach)
         self._outcomes = await self._removal(look).run([one.finalizer for one in chosen])
         self._show(found)
         return LEFT if any(self._outcomes.get(one.finalizer, "not asked for") for one in found) else CLEAN
@@ -170,8 +187,30 @@ class UnstickCommand:
         from mooring.inspect.unstick.look import Look
 
         driver, timeout_s = self._driver, self._flags.timeout_s
-        witness = None if driver is None else await Witness.met(driver, self._clock, timeout_s)
-        return Look(self._cluster, self._clock, self._kind, self._key, witness, self._say)
+        self._witness = None if driver is None else await Witness.met(driver, self._clock, timeout_s)
+        return Look(self._cluster, self._clock, self._kind, self._key, self._witness, self._say)
+
+    def _detach_of(self, facts: Facts) -> Detach | None:
+        """The call that frees the object; None where none is needed, or none can be made."""
+        from mooring.inspect.unstick.detaching import detach_of
+
+        assert self._witness is not None, "_check has seen to --csi-address"
+        found = detach_of(facts, self._witness)
+        if isinstance(found, str):
+            if found:
+                self._say(f"--detach: {found}")
+            return None
+        return found
+
+    async def _detached(self, look: Look, detach: Detach) -> tuple[Verdict, ...]:
+        """Calls the driver, and gives the verdicts from then on. Raises MooringError."""
+        from mooring.inspect.unstick.detaching import detached
+        from mooring.inspect.unstick.table import verdicts
+
+        assert self._witness is not None
+        look.told = await detached(detach, self._cluster, self._witness)
+        facts = await look.again()
+        return verdicts(facts) if facts is not None else ()
 
     def _removal(self, look: Look) -> Removal:
         from mooring.inspect.unstick.look import KINDS

@@ -147,11 +147,18 @@ def _keeps_attachment(scene: Traces, one: VolumeAttachment, handle: str, detache
         return "it is not being deleted, so a pod may want it", f"delete its pods; if it stays: kubectl delete volumeattachment {name}"
     if node in nodes_in_use(scene, handle):
         return _reported(node)
-    node_id = annotation(one, NODE_ID_ANNOTATION)
-    if (one.status.attached or node_id) and node in scene.in_use and name not in detached:
-        where = f"{node} (node id {node_id})" if node_id else node
-        return f"its volume may be attached to {where}", f"detach it there by the storage's own means, then name it: --detached={name}"
+    if node in scene.in_use and name not in detached:
+        return _maybe_attached(one), f"detach it there by the storage's own means, then name it: --detached={name}"
     return "", ""
+
+
+def _maybe_attached(one: VolumeAttachment) -> str:
+    """An attacher writes its finalizer and the node's id at once, before the first call: with the finalizer a call may have begun."""
+    node, node_id = one.spec.node_name, annotation(one, NODE_ID_ANNOTATION)
+    text = f"its volume may be attached to {node}" + (f" (node id {node_id})" if node_id else "")
+    if one.status.attached:
+        return text
+    return f"{text}: it is not marked attached, but the attach had begun" + ("" if node_id else ", and its node's id was taken away since")
 
 
 def _held_volumes(scene: Traces, held: Mapping[str, HeldObject]) -> Iterator[HeldObject]:

@@ -68,11 +68,13 @@ def _told(facts: Facts, one: VolumeAttachment) -> tuple[Point, ...]:
     node_id = annotation(one, NODE_ID_ANNOTATION) or facts.node_ids.get(node, "")
     if word is None:
         return ()
+    if word.detached_from:
+        return (Proof(f"the driver {word.driver} has detached the volume from node {node} (node id {word.detached_from})"),)
     if word.exists is False:
         return (Proof(f"the driver {word.driver} has no such volume any more"),)
     if word.published_on is None:
         return ()
-    way_out = "detach it there by the storage's own means"
+    way_out = "--detach lets the driver detach it; else detach it there by the storage's own means"
     if node_id in word.published_on or (not node_id and word.published_on):
         return (Objection(_published(word.published_on), way_out),)
     strange = word.published_on - {other for name, other in facts.node_ids.items() if name != node}
@@ -90,13 +92,12 @@ def _why_free(traces: Traces, one: VolumeAttachment) -> str:
     node = one.spec.node_name
     if node not in traces.in_use:
         return f"node {node} does not exist any more: whoever deleted it has stated that the machine is gone"
-    if not (one.status.attached or annotation(one, NODE_ID_ANNOTATION)):
-        return "its attach never began: it is not attached, and has no node's id"
     return f"node {node} is tainted out-of-service, so its machine is off, and its kubelet had the volume unmounted"
 
 
 def _way_out(facts: Facts, held: HeldObject) -> str:
     """The same as in `mooring release`, but for flags that only that command has."""
     if "--detached" in held.way_out:
-        return f"if the machine of node {held.node} is off: mooring fence {held.node}; else {ask_the_driver(facts)}"
+        detach = "; or --detach lets the driver detach it, as its attacher would" if facts.word is not None else ""
+        return f"if the machine of node {held.node} is off: mooring fence {held.node}; else {ask_the_driver(facts)}{detach}"
     return held.way_out

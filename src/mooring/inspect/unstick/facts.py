@@ -17,13 +17,14 @@ class DriverWord:
     """The driver's own answer about one volume or snapshot.
 
     exists: whether it has it, None where it can't say. published_on: the ids of the nodes that it is published on, None where it can't
-    say. why: it can't.
+    say. why: it can't. detached_from: the id of the node from which it has detached it at our call, "" for none.
     """
 
     driver: str
     exists: bool | None = None
     published_on: frozenset[str] | None = None
     why: str = ""
+    detached_from: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

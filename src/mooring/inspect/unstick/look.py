@@ -68,6 +68,8 @@ class Look:
         self._watching = watching
         self._search: Search | None = None
         self._uid = ""
+        self.told: DriverWord | None = None
+        """The driver's word that it has detached the volume: it is asked nothing more."""
 
     async def first(self) -> Facts:
         """Raises NotThere, and what `again` raises."""
@@ -124,8 +126,8 @@ class Look:
 
     async def _word(self, obj: Any, traces: Traces) -> DriverWord | None:
         witness = self._witness
-        if witness is None:
-            return None
+        if witness is None or self.told is not None:
+            return self.told
         if self._kind == "volumesnapshotcontent":
             return await witness.about_snapshot(traces.driver, handle_of(obj), *await self._node_of(obj, traces.driver))
         pv = obj if isinstance(obj, PersistentVolume) else _volume_of(obj, traces)
