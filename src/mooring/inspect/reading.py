@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from mooring.api.binding import claims_of
 from mooring.api.classes import class_of
 from mooring.api.coordination import LEASES, NODE_LEASE_NAMESPACE
-from mooring.api.core import EVENTS, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from mooring.api.core import EVENTS, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolumeClaim
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS
 from mooring.api.matching import selects
 from mooring.api.meta import Key, Kind, Object, finalizers_of, is_deleting, key_of
@@ -21,7 +21,7 @@ from mooring.api.migration import driver_and_handle
 from mooring.api.pods import PODS, Pod
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.api.snapshot_names import CLAIM_FINALIZER
-from mooring.api.storage import CSI_DRIVERS, CSI_NODES, STORAGE_CLASSES, VOLUME_ATTACHMENTS
+from mooring.api.storage import CSI_DRIVERS, CSI_NODES, STORAGE_CLASSES, VOLUME_ATTACHMENTS, VOLUME_ATTRIBUTES_CLASSES
 from mooring.api.volume_names import attachment_name
 from mooring.cluster.binder.view import BY_CLAIM, CLAIM_INDEXES, POD_INDEXES, VOLUME_INDEXES
 from mooring.cluster.snapshots import view as snapshots_view
@@ -105,6 +105,18 @@ class Reading:
             await self.snapshots_of(key)
         if is_deleting(claim) or not claim.spec.volume_name or claim.status.allocated_resource_statuses:
             await self.pods_of(key.namespace)
+        await self._changes(claim)
+
+    async def _changes(self, claim: PersistentVolumeClaim) -> None:
+        """The VolumeAttributesClasses that it is to get, and the Events of the pods whose nodes are to grow it."""
+        modify = claim.status.modify_volume_status
+        wanted, has = claim.spec.volume_attributes_class_name, claim.status.current_volume_attributes_class_name
+        if modify is not None or wanted != has:
+            for name in {wanted, modify.target_volume_attributes_class_name if modify is not None else ""} - {"", None}:
+                await self._get(self.scene.attributes_classes, VOLUME_ATTRIBUTES_CLASSES, Key("", name or ""))
+        if claim.status.allocated_resource_statuses:
+            for pod in self.scene.pods.by(BY_CLAIM, str(key_of(claim))):
+                await self.events(pod)
 
     async def volume(self, name: str) -> None:
         """The PersistentVolume with its driver and class."""

@@ -12,7 +12,7 @@ from mooring.api.group_snapshot import VolumeGroupSnapshot, VolumeGroupSnapshotC
 from mooring.api.meta import ApiStruct, Key, Kind, Object, ObjectMeta, key_of
 from mooring.api.pods import Pod
 from mooring.api.snapshot import VolumeSnapshot, VolumeSnapshotClass, VolumeSnapshotContent
-from mooring.api.storage import CSIDriver, CSINode, StorageClass, VolumeAttachment
+from mooring.api.storage import CSIDriver, CSINode, StorageClass, VolumeAttachment, VolumeAttributesClass
 from mooring.base.clock import parse_rfc3339
 
 T = TypeVar("T", bound=Object)
@@ -101,6 +101,7 @@ class Scene:
         self.volumes: Shelf[PersistentVolume] = Shelf(wanted.get("volumes"))
         self.attachments: Shelf[VolumeAttachment] = Shelf(wanted.get("attachments"))
         self.classes: Shelf[StorageClass] = Shelf()
+        self.attributes_classes: Shelf[VolumeAttributesClass] = Shelf()
         self.drivers: Shelf[CSIDriver] = Shelf()
         self.nodes: Shelf[Node] = Shelf()
         self.csi_nodes: Shelf[CSINode] = Shelf()

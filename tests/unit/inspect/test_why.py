@@ -20,7 +20,7 @@ from mooring.apiserver.local import ServerFaults
 from mooring.base.clock import rfc3339, rfc3339_micro
 from mooring.base.errors import ConfigError
 from mooring.base.flags import UsageError
-from mooring.inspect.why import attaching, claims
+from mooring.inspect.why import attaching, changing, claims
 from mooring.inspect.why.chain import Mover
 from mooring.inspect.why.codes import MEANINGS, code_in
 from mooring.kube.errors import Forbidden
@@ -502,6 +502,15 @@ def test_every_reason_of_the_attacher_for_an_attachment_has_its_advice() -> None
     named = _constructed_in("mooring.sidecars.attacher.decide", attaching.why, until="# -- PersistentVolumes")
     assert named, "none was found"
     assert set() == {one.__name__ for one in named} - {one.__name__ for one in attaching.ADVICE}
+
+
+def test_every_reason_of_the_resizer_has_its_advice() -> None:
+    for work, reasons, advice in (
+        ("expansion", changing.growing, changing.GROWTH),
+        ("modification", changing.modifying, changing.MODIFICATION),
+    ):
+        assert (named := _reasons(reasons)), work
+        assert set() == named - set(advice), work
 
 
 def _constructed_in(module: str, reasons: Any, until: str) -> set[type]:
