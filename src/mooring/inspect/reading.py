@@ -16,8 +16,8 @@ from mooring.api.coordination import LEASES, NODE_LEASE_NAMESPACE
 from mooring.api.core import EVENTS, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolumeClaim
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS
 from mooring.api.matching import selects
-from mooring.api.meta import Key, Kind, Object, finalizers_of, is_deleting, key_of
-from mooring.api.migration import driver_and_handle
+from mooring.api.meta import Key, Kind, Object, annotation, finalizers_of, is_deleting, key_of
+from mooring.api.migration import MIGRATED_TO, driver_and_handle
 from mooring.api.pods import PODS, Pod
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.api.snapshot_names import CLAIM_FINALIZER
@@ -35,6 +35,7 @@ from mooring.kube.errors import Forbidden, NotFound, NotServed
 from mooring.kube.list_all import list_all
 from mooring.sidecars.attacher.view import ATTACHMENT_INDEXES, BY_VOLUME
 from mooring.sidecars.attacher.view import VOLUME_INDEXES as VOLUME_INDEXES_OF_ATTACHER
+from mooring.sidecars.provisioner.model import cached
 
 T = TypeVar("T", bound=Object)
 
@@ -48,8 +49,8 @@ class Reading:
         self._cluster, self._shows = cluster, shows
         indexes: dict[str, Mapping[str, Callable[[Any], Iterable[str]]]] = {
             "pods": POD_INDEXES,
-            "claims": {**CLAIM_INDEXES, **snapshots_view.CLAIM_INDEXES, **snapshots_view.NAMESPACE_INDEX},
-            "volumes": {**VOLUME_INDEXES, **VOLUME_INDEXES_OF_ATTACHER, **snapshots_view.VOLUME_INDEXES},
+            "claims": {**CLAIM_INDEXES, **snapshots_view.CLAIM_INDEXES, **snapshots_view.NAMESPACE_INDEX, **cached.CLAIM_INDEXES},
+            "volumes": {**VOLUME_INDEXES, **VOLUME_INDEXES_OF_ATTACHER, **snapshots_view.VOLUME_INDEXES, **cached.VOLUME_INDEXES},
             "attachments": ATTACHMENT_INDEXES,
             "snapshots": snapshots_view.SNAPSHOT_INDEXES,
             "contents": snapshots_view.CONTENT_INDEXES,
@@ -89,18 +90,21 @@ class Reading:
         class_name, driver = class_of(claim), ""
         if class_name:
             found = await self._get(self.scene.classes, STORAGE_CLASSES, Key("", class_name))
-            driver = found.provisioner if found is not None else ""
+            driver = annotation(claim, MIGRATED_TO) or (found.provisioner if found is not None else "")
         if not driver and claim.spec.storage_class_name != "":
             await self._list(self.scene.classes, STORAGE_CLASSES)  # for advice: one of them may be meant
         if claim.spec.volume_name:
             await self.volume(claim.spec.volume_name)
         elif driver:
             await self._driver(driver)
+            await self._get(self.scene.volumes, PERSISTENT_VOLUMES, Key("", f"pvc-{claim.metadata.uid}"), is_vital=False)
         source = claim.spec.data_source_ref or claim.spec.data_source
         if source is not None and source.kind == "VolumeSnapshot":
             await self.snapshot(Key(key.namespace, source.name))
         elif source is not None and source.kind == "PersistentVolumeClaim":
-            await self._get(self.scene.claims, PERSISTENT_VOLUME_CLAIMS, Key(key.namespace, source.name))
+            origin = await self._get(self.scene.claims, PERSISTENT_VOLUME_CLAIMS, Key(key.namespace, source.name))
+            if origin is not None and origin.spec.volume_name and not claim.spec.volume_name:
+                await self._get(self.scene.volumes, PERSISTENT_VOLUMES, Key("", origin.spec.volume_name))
         if is_deleting(claim) and CLAIM_FINALIZER in finalizers_of(claim):
             await self.snapshots_of(key)
         if is_deleting(claim) or not claim.spec.volume_name or claim.status.allocated_resource_statuses:
@@ -240,7 +244,8 @@ class Reading:
         """The CSIDriver, and the Leases of its sidecars."""
         if self.scene.drivers.get(Key("", name)) is not None:
             return
-        await self._get(self.scene.drivers, CSI_DRIVERS, Key("", name))
+        if "/" not in name:  # a provisioner that is no CSI driver, as kubernetes.io/gce-pd, can have no object of its name
+            await self._get(self.scene.drivers, CSI_DRIVERS, Key("", name))
         for lock in lock_names(name):
             chosen = Selection(field_selector=f"metadata.name={lock}")
             await self._list(self.scene.leases, LEASES, chosen, is_vital=False)

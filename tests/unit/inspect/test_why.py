@@ -20,7 +20,7 @@ from mooring.apiserver.local import ServerFaults
 from mooring.base.clock import rfc3339, rfc3339_micro
 from mooring.base.errors import ConfigError
 from mooring.base.flags import UsageError
-from mooring.inspect.why import attaching, changing, claims
+from mooring.inspect.why import attaching, changing, claims, provisioning
 from mooring.inspect.why.chain import Mover
 from mooring.inspect.why.codes import MEANINGS, code_in
 from mooring.kube.errors import Forbidden
@@ -137,7 +137,7 @@ async def test_nothing_that_answers_for_a_provisioner_is_told_after_a_while() ->
     world = WhyWorld()
     await world.create(a_class(provisioner="gone.example"), a_claim())
     assert "waiting" == (await world.blocking("pvc/claim"))["state"]
-    await world.clock.sleep(claims.QUIET_S + 1)
+    await world.clock.sleep(provisioning.QUIET_S + 1)
     link = await world.blocking("pvc/claim")
     assert ("failed", "operator") == (link["state"], link["mover"])
 
@@ -502,6 +502,11 @@ def test_every_reason_of_the_attacher_for_an_attachment_has_its_advice() -> None
     named = _constructed_in("mooring.sidecars.attacher.decide", attaching.why, until="# -- PersistentVolumes")
     assert named, "none was found"
     assert set() == {one.__name__ for one in named} - {one.__name__ for one in attaching.ADVICE}
+
+
+def test_every_reason_of_the_provisioner_for_a_claim_has_its_advice() -> None:
+    assert (named := _reasons(provisioning.why))
+    assert set() == named - set(provisioning.ADVICE)
 
 
 def test_every_reason_of_the_resizer_has_its_advice() -> None:

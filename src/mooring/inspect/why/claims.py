@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from mooring.api.classes import class_of
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim
-from mooring.api.meta import Key, is_deleting, key_of
+from mooring.api.meta import Key, annotation, is_deleting
+from mooring.api.migration import MIGRATED_TO
 from mooring.api.storage import STORAGE_CLASSES
 from mooring.cluster.binder.available_volumes import AvailableVolumes
 from mooring.cluster.binder.view import View, Volumes, is_default
 from mooring.cluster.binder.volumes import reasons as why
 from mooring.cluster.binder.volumes.decide import decide_claim
 from mooring.cluster.binder.volumes.decision import Absent
-from mooring.inspect.scene import Scene, moment_s
+from mooring.inspect.scene import Scene
 from mooring.inspect.why.chain import Command, Link, Mover, State, unseen_link
-from mooring.inspect.why.diagnosis import diagnosed, failed_link
-from mooring.inspect.why.leaders import leader, silent_link
-
-QUIET_S: Final = 30.0
-"""How long a provisioner may be silent about a claim before that is told."""
-TOO_LARGE: Final = ("ResourceExhausted", "OutOfRange")
-"""After these codes a smaller claim may help."""
-BACK_OFF: Final = "csi-provisioner tries again by itself, at most five minutes after the last try"
+from mooring.inspect.why.provisioning import anew, made_s, provisioning_link
 
 
 def claim_link(scene: Scene, key: Key) -> Link:
@@ -61,36 +54,27 @@ def _done(scene: Scene, step: str, claim: PersistentVolumeClaim, because: why.Bo
 
 def _goes_on(scene: Scene, step: str, claim: PersistentVolumeClaim, because: Any) -> Link:
     who = "the binder (kube-controller-manager, or mooring binder)"
-    return Link(step, State.WAITING, str(because), Mover.CLUSTER, who, _made_s(claim))
+    return Link(step, State.WAITING, str(because), Mover.CLUSTER, who, made_s(claim))
 
 
 def _waits_for_pod(scene: Scene, step: str, claim: PersistentVolumeClaim, because: why.WaitsForFirstConsumer) -> Link:
     if because.pods:
-        return Link(step, State.WAITING, str(because), Mover.CLUSTER, "the scheduler", _made_s(claim))
+        return Link(step, State.WAITING, str(because), Mover.CLUSTER, "the scheduler", made_s(claim))
     text = f'no pod uses it: its class "{class_of(claim)}" makes the volume for the first pod that does'
-    return Link(step, State.WAITING, text, Mover.USER, "whoever creates a pod with this claim", _made_s(claim))
+    return Link(step, State.WAITING, text, Mover.USER, "whoever creates a pod with this claim", made_s(claim))
 
 
 def _class_missing(scene: Scene, step: str, claim: PersistentVolumeClaim, because: why.ClassMissing) -> Link:
-    anew = _anew(claim, "storageClassName", because.class_name, _best_class(scene) or "CLASS")
+    line = anew(claim, "storageClassName", because.class_name, _best_class(scene) or "CLASS")
     return Link(
         step,
         State.FAILED,
         f'its StorageClass "{because.class_name}" does not exist',
         Mover.USER,
         "the owner of the claim",
-        _made_s(claim),
+        made_s(claim),
         retry="goes on by itself when the class is created",
-        commands=(Command(anew, "safe: the claim has no volume yet, and is made anew with another class"), _CLASSES),
-    )
-
-
-def _anew(claim: PersistentVolumeClaim, field: str, has: str, gets: str) -> str:
-    """A command that makes a claim without a volume anew, with another text in one field of its specification."""
-    key = key_of(claim)
-    return (
-        f'kubectl -n {key.namespace} get pvc {key.name} -o json | sed \'s/"{field}": "{has}"/"{field}": "{gets}"/\' '
-        "| kubectl replace --force -f -"
+        commands=(Command(line, "safe: the claim has no volume yet, and is made anew with another class"), _CLASSES),
     )
 
 
@@ -104,7 +88,15 @@ def _best_class(scene: Scene) -> str:
 
 def _by_hand(scene: Scene, step: str, claim: PersistentVolumeClaim, because: Any) -> Link:
     look = Command("kubectl get pv", "reads only: the volumes that are there")
-    return Link(step, State.FAILED, str(because), Mover.USER, "the owner of the claim", _made_s(claim), commands=(_CLASSES, look))
+    return Link(step, State.FAILED, str(because), Mover.USER, "the owner of the claim", made_s(claim), commands=(_CLASSES, look))
+
+
+def _in_tree(scene: Scene, step: str, claim: PersistentVolumeClaim, because: why.NoSuchPlugin) -> Link:
+    """kube-controller-manager hands the claim over to the CSI driver that took over from the plug-in, and notes that on it."""
+    driver = annotation(claim, MIGRATED_TO)
+    if driver:
+        return provisioning_link(scene, step, claim, why.WaitsForProvisioner(driver))
+    return _by_hand(scene, step, claim, because)
 
 
 def _no_default(scene: Scene, step: str, claim: PersistentVolumeClaim, because: Any) -> Link:
@@ -115,7 +107,7 @@ def _no_default(scene: Scene, step: str, claim: PersistentVolumeClaim, because: 
     mark = Command(line, "safe: claims that name no class get this one, those that wait for one, too")
     text = "it names no StorageClass, no class is the default, and no free volume fits"
     return Link(
-        step, State.FAILED, text, Mover.USER, "the owner of the claim, or who keeps the classes", _made_s(claim), commands=(mark, _CLASSES)
+        step, State.FAILED, text, Mover.USER, "the owner of the claim, or who keeps the classes", made_s(claim), commands=(mark, _CLASSES)
     )
 
 
@@ -126,7 +118,7 @@ def _named_volume(scene: Scene, step: str, claim: PersistentVolumeClaim, because
         str(because),
         Mover.USER,
         "the owner of the claim",
-        _made_s(claim),
+        made_s(claim),
         commands=(Command(f"kubectl get pv {claim.spec.volume_name} -o yaml", "reads only: what the volume is, and whose"),),
     )
 
@@ -142,34 +134,6 @@ def _lost(scene: Scene, step: str, claim: PersistentVolumeClaim, because: Any) -
     )
 
 
-def _provisioning(scene: Scene, step: str, claim: PersistentVolumeClaim, because: why.WaitsForProvisioner) -> Link:
-    driver = because.provisioner
-    failed = next(iter(scene.events(claim, "ProvisioningFailed")), None)
-    if failed is not None:
-        told = diagnosed(failed.message, driver=driver, namespace=claim.metadata.namespace, program="csi-provisioner")
-        text = f"the driver {driver} does not make the volume"
-        if told.code in TOO_LARGE:
-            size = (claim.spec.resources.requests or {}).get("storage", "")
-            smaller = Command(_anew(claim, "storage", size, "SIZE"), "safe: the claim has no volume yet, and asks for less")
-            told = dataclasses.replace(told, commands=(smaller, *told.commands))
-        return failed_link(step, told, text, failed.first_s, failed.message, BACK_OFF)
-    silent = silent_link(scene, step, "csi-provisioner", driver)
-    if silent is not None:
-        return silent
-    is_begun = bool(scene.events(claim, "Provisioning"))
-    is_known = scene.drivers.get(Key("", driver)) is not None or leader(scene, "csi-provisioner", driver) is not None
-    if not is_begun and not is_known and scene.age_s(claim) > QUIET_S:
-        text = f'nothing in this cluster answers for the provisioner "{driver}": it has no CSIDriver and no Lease'
-        who = f"whoever installs the driver {driver}, or corrects the class {class_of(claim)}"
-        look = Command("kubectl get csidrivers", "reads only: the drivers that are installed")
-        return Link(step, State.FAILED, text, Mover.OPERATOR, who, _made_s(claim), commands=(look,))
-    return Link(step, State.WAITING, str(because), Mover.CLUSTER, f"csi-provisioner of {driver}", _made_s(claim))
-
-
-def _made_s(claim: PersistentVolumeClaim) -> float:
-    return moment_s(claim.metadata.creation_timestamp)
-
-
 Advice = Callable[[Scene, str, PersistentVolumeClaim, Any], Link]
 
 ADVICE: Final[Mapping[type, Advice]] = {
@@ -179,10 +143,10 @@ ADVICE: Final[Mapping[type, Advice]] = {
     why.LooksForClass: _goes_on,
     why.LooksForVolume: _goes_on,
     why.WaitsForFirstConsumer: _waits_for_pod,
-    why.WaitsForProvisioner: _provisioning,
+    why.WaitsForProvisioner: provisioning_link,
     why.ClassMissing: _class_missing,
     why.NothingFits: _no_default,
-    why.NoSuchPlugin: _by_hand,
+    why.NoSuchPlugin: _in_tree,
     why.VolumeMissing: _named_volume,
     why.VolumeUnsuited: _named_volume,
     why.VolumeTaken: _named_volume,
