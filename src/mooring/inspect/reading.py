@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from mooring.api.binding import claims_of
 from mooring.api.classes import class_of
 from mooring.api.coordination import LEASES, NODE_LEASE_NAMESPACE
-from mooring.api.core import EVENTS, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolumeClaim
+from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolumeClaim
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS
 from mooring.api.matching import selects
-from mooring.api.meta import Key, Kind, Object, annotation, finalizers_of, is_deleting, key_of
+from mooring.api.meta import Key, annotation, finalizers_of, is_deleting, key_of
 from mooring.api.migration import MIGRATED_TO, driver_and_handle
 from mooring.api.pods import PODS, Pod
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
@@ -29,24 +29,19 @@ from mooring.cluster.snapshots.kinds import SINGLES, Snapshot
 from mooring.cluster.snapshots.view import class_name_of, content_key, row_of, snapshot_of
 from mooring.inspect.locks import CONTROLLER_LOCKS, lock_names
 from mooring.inspect.scene import Scene, SeenEvent, Shelf
-from mooring.inspect.whole import decoded
-from mooring.kube.cluster import EVERYTHING, Cluster, Selection
-from mooring.kube.errors import Forbidden, NotFound, NotServed
+from mooring.inspect.scene_requests import SEEN_EVENTS, SceneRequests
+from mooring.kube.cluster import Cluster, Selection
+from mooring.kube.errors import Forbidden
 from mooring.kube.list_all import list_all
 from mooring.sidecars.attacher.view import ATTACHMENT_INDEXES, BY_VOLUME
 from mooring.sidecars.attacher.view import VOLUME_INDEXES as VOLUME_INDEXES_OF_ATTACHER
 from mooring.sidecars.provisioner.model import cached
 
-T = TypeVar("T", bound=Object)
 
-SEEN_EVENTS: Final = EVENTS.decoded_as(SeenEvent)
-
-
-class Reading:
+class Reading(SceneRequests):
     """Fills a scene. now_s: seconds since 1970. shows: gets each object as whole JSON; without it only used fields are decoded."""
 
     def __init__(self, cluster: Cluster, now_s: float, shows: Callable[[dict[str, Any]], None] | None = None) -> None:
-        self._cluster, self._shows = cluster, shows
         indexes: dict[str, Mapping[str, Callable[[Any], Iterable[str]]]] = {
             "pods": POD_INDEXES,
             "claims": {**CLAIM_INDEXES, **snapshots_view.CLAIM_INDEXES, **snapshots_view.NAMESPACE_INDEX, **cached.CLAIM_INDEXES},
@@ -57,9 +52,8 @@ class Reading:
             "groups": snapshots_view.GROUP_INDEXES,
             "group_contents": snapshots_view.GROUP_CONTENT_INDEXES,
         }
-        self.scene = Scene(now_s, indexes)
+        super().__init__(cluster, Scene(now_s, indexes), shows)
         self._listed: set[str] = set()  # namespaces whose pods were
-        self._with_events: set[str] = set()  # uids
 
     # -- the ways from object to object
 
@@ -284,70 +278,3 @@ class Reading:
         if namespace not in self._listed:
             self._listed.add(namespace)
             await self._list(self.scene.pods, PODS, Selection(namespace=namespace))
-
-    # -- requests
-
-    async def _get(self, shelf: Shelf[T], kind: Kind[T], key: Key, *, is_vital: bool = True) -> T | None:
-        """is_vital: its absence from the scene is told, if a refusal is its cause. Raises ApiError for a server that does not answer."""
-        if (known := shelf.get(key)) is not None:
-            return known
-        try:
-            found = await self._read(kind, key)
-        except NotFound:
-            return None
-        except (Forbidden, NotServed) as error:
-            if isinstance(error, NotServed):
-                self.scene.not_served.add(kind.plural)
-            if is_vital and not self.scene.is_hidden(kind, key):
-                self.scene.hide(kind, key, str(error))
-            return None
-        shelf.put(found)
-        return found
-
-    async def _read(self, kind: Kind[T], key: Key) -> T:
-        if self._shows is None:
-            return await self._cluster.get(kind, key.name, key.namespace)
-        return self._shown(kind, await self._cluster.get(kind.whole(), key.name, key.namespace))
-
-    def _shown(self, kind: Kind[T], whole: dict[str, Any]) -> T:
-        assert self._shows is not None
-        found = decoded(kind, whole)
-        self._shows(whole)
-        return found
-
-    async def _list(
-        self,
-        shelf: Shelf[T],
-        kind: Kind[T],
-        selection: Selection = EVERYTHING,
-        *,
-        keep: Callable[[T], bool] = lambda one: True,
-        is_vital: bool = True,
-    ) -> None:
-        async for one in self._listed_of(kind, selection, is_vital=is_vital):
-            if keep(one):
-                shelf.put(one)
-
-    async def _listed_of(self, kind: Kind[T], selection: Selection, *, is_vital: bool = True) -> AsyncIterator[T]:
-        try:
-            if self._shows is None:
-                async for one in list_all(self._cluster, kind, selection):
-                    yield one
-                return
-            async for whole in list_all(self._cluster, kind.whole(), selection):
-                yield self._shown(kind, whole)
-        except (Forbidden, NotServed) as error:
-            if is_vital:
-                self.scene.hide(kind, Key(selection.namespace or "", "all"), str(error))
-
-    async def events(self, obj: Object) -> None:
-        """The Events about an object."""
-        await self._events_of_uid(obj.metadata.namespace or "default", obj.metadata.uid)
-
-    async def _events_of_uid(self, namespace: str, uid: str) -> None:
-        if uid in self._with_events:
-            return
-        self._with_events.add(uid)
-        chosen = Selection(namespace=namespace, field_selector=f"involvedObject.uid={uid}")
-        with contextlib.suppress(Forbidden):
-            self.scene.put_events(uid, [one async for one in list_all(self._cluster, SEEN_EVENTS, chosen)])

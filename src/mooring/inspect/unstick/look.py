@@ -22,10 +22,11 @@ from mooring.inspect.left_behind import Traces
 from mooring.inspect.left_behind import handle_of as attached_handle
 from mooring.inspect.locks import CONTROLLER_LOCKS, PROTECTION_LOCKS
 from mooring.inspect.objects import NotThere
-from mooring.inspect.reading import SEEN_EVENTS, Reading
+from mooring.inspect.reading import Reading
 from mooring.inspect.removed_driver import Search
 from mooring.inspect.renewals import LeaseSight
 from mooring.inspect.scene import Scene, Shelf
+from mooring.inspect.scene_requests import SEEN_EVENTS
 from mooring.inspect.unstick.authors import authors_of
 from mooring.inspect.unstick.driver_word import Witness
 from mooring.inspect.unstick.facts import DriverWord, Facts

@@ -15,7 +15,8 @@ from mooring.api.pods import PODS, Pod
 from mooring.api.snapshot import VOLUME_SNAPSHOTS, VolumeSnapshot
 from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.inspect.objects import ALIASES, NotThere
-from mooring.inspect.reading import SEEN_EVENTS, Reading
+from mooring.inspect.reading import Reading
+from mooring.inspect.scene_requests import SEEN_EVENTS
 from mooring.inspect.why.chain import Chain, State
 from mooring.inspect.why.chains import explained, refused_link
 from mooring.kube.cluster import Cluster, Selection
