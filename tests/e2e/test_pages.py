@@ -152,6 +152,11 @@ def desk() -> Iterator[Desk]:
 DRIVER: Final = ".venv/bin/mooring driver hostpath --endpoint unix:///tmp/csi.sock --state /tmp/hostpath --node-id n1"
 SERVER: Final = ".venv/bin/mooring apiserver --memory --kubeconfig kubeconfig"
 DEV: Final = ".venv/bin/mooring dev --state dev"
+CLAIM: Final = """kubectl apply -f - <<EOF
+{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data},
+ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}}
+EOF
+"""
 MANIFESTS: Final = f"cp -r {ROOT / 'deploy' / 'attacher'} manifests"
 
 
@@ -189,6 +194,7 @@ PRELUDES: Final[dict[str, tuple[str, ...]]] = {
     "docs/resizer.md": (SERVER, DRIVER),
     "docs/snapshots.md": (SERVER, DRIVER),
     "docs/timeline.md": (DEV,),
+    "docs/tracing.md": (SERVER, DRIVER, CLAIM),
     "docs/why.md": (DEV,),
 }
 """The pages that are typed here, and what each takes for granted."""

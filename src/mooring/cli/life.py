@@ -33,6 +33,7 @@ from mooring.cli.election import TerminationNote
 from mooring.cli.flight import FlightRecorder
 from mooring.cli.process import Machine, Setup
 from mooring.cli.tables import ManagerFlags
+from mooring.cli.tracing import Traces
 from mooring.control.program.health import Health
 from mooring.control.program.pulse import Pulse
 from mooring.control.program.terms import LeasedWorks, Terms, stand_for_election
@@ -61,6 +62,7 @@ class Life(abc.ABC, Generic[F]):
         self._terms: tuple[Terms, ...] = ()
         self._known = asyncio.Event()  # what the metrics page waits for
         self.flight = FlightRecorder(name, setup, machine, clock)
+        self.traces = Traces(name, setup, clock)
         self.health = Health(metrics, self._known, self._obstacle, self._overdue)
 
     @abc.abstractmethod
@@ -96,6 +98,8 @@ class Life(abc.ABC, Generic[F]):
             if not isinstance(error, MooringError) or isinstance(error, InvariantError):
                 self.flight.crashed(error)
             raise error from None  # its own traceback says it all
+        finally:
+            await self.traces.close()
 
     async def until_signalled(self) -> None:
         """As run(); the first signal is end(), the second ends the process. One that hangs is ended (`base/watchdog.py`)."""
@@ -129,6 +133,7 @@ class Life(abc.ABC, Generic[F]):
     async def _live(self) -> None:
         if self.is_ending:
             return
+        self.traces.start()
         async with AsyncExitStack() as stack:
             await self._serve_diagnostics(stack)
             cluster = await stack.enter_async_context(self._connect())

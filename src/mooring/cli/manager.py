@@ -38,7 +38,7 @@ class ManagerLife(Life[F]):
         return client(self._name, self._config, self._limit, clock=self._clock, randomness=self._randomness, metrics=self._metrics)
 
     async def _begin(self, runtime: Runtime, stack: AsyncExitStack) -> None:
-        await self._lead(self.flight.works(lambda ports, _: self._works(ports), runtime))
+        await self._lead(self.flight.works(self.traces.beside(lambda ports, _: self._works(ports)), runtime))
 
 
 def run_manager(

@@ -19,6 +19,8 @@ from mooring.node.options import AgentOptions
 if TYPE_CHECKING:
     from mooring.control.manager import Work
     from mooring.control.runtime import Runtime
+    from mooring.csi.driver import A, Call, Q, Rpc
+    from mooring.csi.wire_driver import WireDriver
     from mooring.node.resources import Resources
 
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -80,8 +82,27 @@ def _serve(setup: Setup[NodeAgentFlags], machine: Machine) -> int:
 
 
 def _agent(runtime: Runtime, name: str, setup: Setup[NodeAgentFlags]) -> Work:
-    from mooring.node.agent import NodeAgent
+    from mooring.node.agent import AgentSockets, NodeAgent
 
     flags = setup.flags
     options = setup.options(AgentOptions, node_name=name, root=Path(flags.root_dir), resources=_resources(flags))
-    return NodeAgent(runtime, options)
+    sockets = AgentSockets(driver=traced_client()) if flags.tracing else None
+    return NodeAgent(runtime, options, sockets=sockets)
+
+
+def traced_client() -> type[WireDriver]:
+    """A client of drivers whose calls are in the traces of the work that is being made: it learns of its drivers by and by."""
+    from mooring.control.order import ORDER
+    from mooring.control.tracing.ports import traced_call
+    from mooring.control.tracing.steps import Tracing
+    from mooring.csi.wire_driver import WireDriver
+
+    order = ORDER.get()
+    assert isinstance(order, Tracing)
+    tracing = order
+
+    class TracedWireDriver(WireDriver):
+        async def invoke(self, rpc: Rpc[Q, A], request: Q, call: Call) -> A:
+            return await traced_call(tracing, super().invoke, rpc, request, call)
+
+    return TracedWireDriver

@@ -134,12 +134,11 @@ class SidecarLife(Life[F]):
         await self._sidecar.ask(runtime.cluster)
         session = self._session = await self._identified(stack)
         await self._sidecar.check_driver(session.driver, session.info)
-        works = self.flight.works(
+        make = self.traces.beside(
             lambda ports, driver: self._sidecar.works_of(Context(self._setup, ports, driver or session.driver, session.info)),
-            runtime,
-            session.driver,
-            session.info,
+            session.info.name,
         )
+        works = self.flight.works(make, runtime, session.driver, session.info)
         async with asyncio.TaskGroup() as group:
             watch = group.create_task(session.run(), name=f"{self._name}/driver-session")
             # The Go attacher's manifest gives no right to events: there, who leads is only logged.

@@ -161,6 +161,19 @@ class FlightRecorderFlags:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class TracingFlags:
+    """Mooring's own, too. Everything else about traces is said by OpenTelemetry's variables."""
+
+    tracing: bool = flag(
+        "tracing",
+        BOOL,
+        False,
+        "Send OpenTelemetry traces to the collector that OTEL_EXPORTER_OTLP_ENDPOINT names; needs the extra otel.",
+        Section.DIAGNOSTICS,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ElectionFlags:
     leader_election: bool = flag("leader-election", BOOL, False, "Enable leader election.", Section.ELECTION)
     leader_election_namespace: str = flag(
@@ -184,7 +197,7 @@ class ElectionFlags:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ManagerFlags(ProcessFlags, ClusterFlags, DiagnosticsFlags, FlightRecorderFlags, ElectionFlags):
+class ManagerFlags(ProcessFlags, ClusterFlags, DiagnosticsFlags, FlightRecorderFlags, TracingFlags, ElectionFlags):
     """The flags of every controller, with a driver or without."""
 
 

@@ -81,7 +81,7 @@ class Controller(Generic[K]):
         self._explained = runtime.explained
         self._topics: Topics[K] = Topics()
         order = ORDER.get()
-        self._place = name if order is None else order.named(name)
+        self._place = name if order is None else order.named(name, label)
         metrics = runtime.metrics.once(QueueMetrics)
         self._queue: WorkQueue[K] = WorkQueue(
             name, clock=runtime.clock, randomness=runtime.randomness, backoff=backoff, metrics=metrics, place=self._place

@@ -24,8 +24,11 @@ class Order(Protocol):
     @property
     def directs(self) -> bool: ...
 
-    def named(self, controller: str) -> str:
-        """The name of a controller that is being made, the same in each run and no other's: two may share a queue's name."""
+    def named(self, controller: str, label: str) -> str:
+        """The name of a controller that is being made, the same in each run and no other's: two may share a queue's name.
+
+        label: what the controller calls its keys, mostly a kind.
+        """
         ...
 
     async def next_key(self, queue: str, ready: Collection[K]) -> K | None:

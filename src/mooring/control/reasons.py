@@ -40,3 +40,8 @@ class _Fields(dict[str, object]):
 
     def __getitem__(self, name: str) -> object:
         return getattr(self._record, name)
+
+
+def name_of(because: object) -> str:
+    """The name of a reason, for people: one for all its facts."""
+    return type(because).__name__

@@ -66,6 +66,7 @@ OURS = {
     "flight-recorder-bytes": 8 * 2**20,
     "flight-recorder-dir": "",
     "flight-recorder-stuck": 900.0,
+    "tracing": False,
 }
 
 

@@ -71,6 +71,7 @@ MANAGER = {
     "flight-recorder-bytes": 8 * 2**20,
     "flight-recorder-dir": "",
     "flight-recorder-stuck": 900.0,
+    "tracing": False,
 }
 OURS = {"connection-timeout": 30.0, "exit-on-lost-connection": False, **MANAGER}
 

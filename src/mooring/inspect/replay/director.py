@@ -281,7 +281,7 @@ class Director:
 
     # -- as an Order
 
-    def named(self, controller: str) -> str:
+    def named(self, controller: str, label: str) -> str:
         return self._names.of(controller)
 
     async def next_key(self, queue: str, ready: Collection[K]) -> K | None:

@@ -70,6 +70,7 @@ class ClaimController:
             self._reconcile,
             workers=env.options.worker_threads,
             backoff=env.options.backoff,
+            label="uid",
             log=log,
             about=self._about,
         )
@@ -202,6 +203,7 @@ class PendingVolumes:
             self._store,
             workers=WORKERS,
             backoff=BACK_OFF,
+            label="uid",
             log=log,
             about=self._about,
         )

@@ -1,0 +1,206 @@
+"""The steps of a program's controllers as spans: what was decided about a key, with the writes and calls that followed.
+
+A step begins where a worker takes a key and ends with the key's result. Its spans are made at its end: by then the program has learned
+whose volume it was. What a step has started, and ends later, follows as a span below it. A step without writes, calls and failure makes a
+span only where its reason is another than the last one of that key: an object that waits is woken often.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Hashable, Mapping
+from contextvars import ContextVar
+from typing import Any, Final, Protocol, TypeVar
+
+from mooring.base.clock import Clock
+from mooring.control.decision import Decision
+from mooring.control.order import Names, Order
+from mooring.control.reasons import name_of
+from mooring.control.tracing.kinship import Kinship, Place, place_of
+from mooring.kube.cache.informer import Informer
+
+K = TypeVar("K", bound=Hashable)
+
+TEXT_MAX: Final = 1000
+"""Characters of a reason or an error; longer ones are cut."""
+OPERATIONS_MAX: Final = 500
+"""Writes and calls below one step. Further ones are not traced."""
+REASONS_MAX: Final = 10_000
+"""Keys whose last reason is known."""
+
+Value = str | int | tuple[str, ...]
+
+
+@dataclasses.dataclass(slots=True)
+class Span:
+    """One span. began, ended: nanoseconds since 1970. error: its text, None where all went well. is_client: it asked somebody else."""
+
+    name: str
+    began: int
+    attributes: dict[str, Value]
+    ended: int = 0
+    error: str | None = None
+    is_client: bool = True
+
+
+class SpanSink(Protocol):
+    """Takes spans that have ended."""
+
+    def put(self, uid: str, span: Span, parent: Any = None) -> Any:
+        """uid: of the volume whose trace it is. parent: what this has returned for another span of the trace. Never blocks."""
+        ...
+
+
+@dataclasses.dataclass(eq=False, slots=True)
+class Step:
+    """place: of the controller in the order. told: the last thing decided in it. parents: by uid, once its spans are made."""
+
+    place: str
+    key: Hashable
+    began: int
+    told: Any = None
+    operations: list[tuple[Span, Place | str]] = dataclasses.field(default_factory=list)
+    parents: Mapping[str, Any] | None = None
+
+
+STEP: Final[ContextVar[Step | None]] = ContextVar("mooring.tracing.step", default=None)
+"""That of the running task, and of the tasks that it starts."""
+
+
+class Tracing:
+    """An `Order` that hears what the program's controllers do; whatever it hears goes on to `order`, which others may have set.
+
+    clock: its own, not one that a recorder listens to. It costs the program no await, no draw and no request.
+    """
+
+    def __init__(self, sink: SpanSink, clock: Clock, order: Order | None = None) -> None:
+        self._sink, self._clock, self._order = sink, clock, order
+        self._names, self._labels = Names(), dict[str, str]()
+        self._reasons: dict[tuple[str, Hashable], Any] = {}
+        self.kinship = Kinship()
+
+    # -- as an Order
+
+    @property
+    def directs(self) -> bool:
+        return self._order is not None and self._order.directs
+
+    def named(self, controller: str, label: str) -> str:
+        place = self._names.of(controller) if self._order is None else self._order.named(controller, label)
+        self._labels[place] = label
+        return place
+
+    async def next_key(self, queue: str, ready: Collection[K]) -> K | None:
+        assert self._order is not None, "it does not direct"
+        return await self._order.next_key(queue, ready)
+
+    def begun(self, queue: str, key: Hashable) -> None:
+        if self._order is not None:
+            self._order.begun(queue, key)
+        self._end(STEP.get(), is_noticed=False)  # of the key before, if nothing has told its end
+        STEP.set(Step(queue, key, self.now()))
+
+    def decided(self, controller: str, key: Hashable, what: object) -> None:
+        if self._order is not None:
+            self._order.decided(controller, key, what)
+        step = STEP.get()
+        if step is None or step.parents is not None or step.told is not None:  # it has come again at once
+            self._end(step)
+            STEP.set(step := Step(controller, key, self.now()))
+        step.told = what
+        if not isinstance(what, Decision):  # a Result: the work is over
+            self._end(step, str(getattr(getattr(what, "because", None), "error", "")))
+
+    def came_to(self, controller: str, key: Hashable, failure: str) -> None:
+        if self._order is not None:
+            self._order.came_to(controller, key, failure)
+        step = STEP.get()
+        if step is not None and (step.place, step.key) == (controller, key):
+            self._end(step, failure)
+
+    async def resumed(self, what: str, key: Hashable) -> None:
+        if self._order is not None:
+            await self._order.resumed(what, key)
+
+    def caches(self, informer: Informer[Any]) -> None:
+        if self._order is not None:
+            self._order.caches(informer)
+
+    # -- from the ports
+
+    def now(self) -> int:
+        return int(self._clock.wall_s() * 1e9)
+
+    def ended(self, span: Span, error: str | None, place: Place | str = "") -> None:
+        """A write or a call. place: the object that it is about; what belongs to no step is in the trace of that object's volume."""
+        span.ended, span.error = max(span.began, self.now()), error
+        step = STEP.get()
+        if step is not None and step.parents is None:
+            if len(step.operations) < OPERATIONS_MAX:
+                step.operations.append((span, place))
+        elif step is not None and step.parents:
+            for uid, parent in step.parents.items():
+                self._sink.put(uid, span, parent)
+        else:
+            self._put_alone(span, place)
+
+    def _put_alone(self, span: Span, place: Place | str) -> None:
+        for uid in self.kinship.volumes(place):
+            self._sink.put(uid, span)
+
+    def _end(self, step: Step | None, failure: str = "", *, is_noticed: bool = True) -> None:
+        """is_noticed: False where the step may have ended before."""
+        if step is None or step.parents is not None:
+            return
+        label = self._labels.get(step.place, "")
+        uids = self.kinship.volumes(place_of(label, step.key))
+        if not uids:
+            step.parents = {}
+            for span, place in step.operations:
+                self._put_alone(span, place)
+            return
+        if not step.operations and not failure and not self._is_new(step):
+            step.parents = {}
+            return
+        span = self._span_of(step, label, failure)
+        last = max((one.ended for one, _ in step.operations), default=step.began)
+        span.ended = max(last, self.now()) if is_noticed else last
+        step.parents = {uid: self._sink.put(uid, span) for uid in uids}
+        for uid, parent in step.parents.items():
+            for one, _ in step.operations:
+                self._sink.put(uid, one, parent)
+
+    def _is_new(self, step: Step) -> bool:
+        """False for the reason that was told of this key last."""
+        reason = getattr(step.told, "because", None)
+        if reason is None or self._reasons.get(about := (step.place, step.key)) == reason:
+            return False
+        self._reasons.pop(about, None)
+        self._reasons[about] = reason
+        if len(self._reasons) > REASONS_MAX:
+            del self._reasons[next(iter(self._reasons))]
+        return True
+
+    def _span_of(self, step: Step, label: str, failure: str) -> Span:
+        reason, actions = getattr(step.told, "because", None), getattr(step.told, "actions", ())
+        place = place_of(label, step.key)
+        attributes: dict[str, Value] = {"mooring.controller": step.place, "mooring.object": str(step.key), **object_attributes(place)}
+        if reason is not None:
+            attributes["mooring.reason"] = str(reason)[:TEXT_MAX]
+        if actions:
+            attributes["mooring.actions"] = tuple(type(action).__name__ for action in actions)
+        name = step.place if reason is None else f"{step.place} {name_of(reason)}"
+        return Span(name, step.began, attributes, error=failure[:TEXT_MAX] or None, is_client=False)
+
+
+_NAMED: Final = {"persistentvolumeclaims": "persistentvolumeclaim", "persistentvolumes": "persistentvolume", "pods": "pod", "nodes": "node"}
+"""Kinds for which the semantic conventions have an attribute, `k8s.pod.name`."""
+
+
+def object_attributes(place: Place | str) -> dict[str, Value]:
+    """As OpenTelemetry's conventions name them."""
+    if isinstance(place, str):
+        return {}
+    plural, namespace, name = place
+    found: dict[str, Value] = {"k8s.namespace.name": namespace} if namespace else {}
+    return {**found, f"k8s.{_NAMED[plural]}.name": name} if plural in _NAMED and name else found
