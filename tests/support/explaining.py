@@ -10,6 +10,7 @@ from mooring.apiserver.local import ServerFaults
 from mooring.base.clock import rfc3339
 from mooring.cli.timeline import ShowTimeline, TimelineFlags
 from mooring.cli.why import Why, WhyFlags
+from mooring.cluster.attachdetach.identity import MANAGED
 from tests.support.builders import (
     Json,
     a_bound_claim,
@@ -21,6 +22,12 @@ from tests.support.builders import (
     a_volume,
 )
 from tests.support.cluster_world import ClusterWorld
+
+
+def a_kubelet_s_node(name: str = "n1", *, ready: bool = True) -> Json:
+    """As a kubelet registers it: it leaves attaching to the controllers."""
+    node = a_ready_node(name, ready=ready)
+    return {**node, "metadata": {**node["metadata"], "annotations": {MANAGED: "true"}}}
 
 
 class WhyWorld(ClusterWorld):
@@ -69,7 +76,7 @@ class WhyWorld(ClusterWorld):
 
     async def bound(self, *, pod_on: str = "n1", nodes: tuple[str, ...] = ("n1", "n2")) -> Json:
         """A claim with its volume, nodes with the driver, and a pod on one of them; nothing is attached."""
-        await self.create(a_class(), a_csi_driver(), *(a_ready_node(one) for one in nodes))
+        await self.create(a_class(), a_csi_driver(), *(a_kubelet_s_node(one) for one in nodes))
         await self.create(*(a_csi_node(one) for one in nodes))
         claim = await self.create(a_bound_claim())
         await self.create(a_volume(claim=claim, phase="Bound"))

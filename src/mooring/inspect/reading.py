@@ -23,6 +23,7 @@ from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.api.snapshot_names import CLAIM_FINALIZER
 from mooring.api.storage import CSI_DRIVERS, CSI_NODES, STORAGE_CLASSES, VOLUME_ATTACHMENTS, VOLUME_ATTRIBUTES_CLASSES
 from mooring.api.volume_names import attachment_name
+from mooring.cluster.attachdetach import view as attachdetach
 from mooring.cluster.binder.view import BY_CLAIM, CLAIM_INDEXES, POD_INDEXES, VOLUME_INDEXES
 from mooring.cluster.snapshots import view as snapshots_view
 from mooring.cluster.snapshots.kinds import SINGLES, Snapshot
@@ -43,10 +44,22 @@ class Reading(SceneRequests):
 
     def __init__(self, cluster: Cluster, now_s: float, shows: Callable[[dict[str, Any]], None] | None = None) -> None:
         indexes: dict[str, Mapping[str, Callable[[Any], Iterable[str]]]] = {
-            "pods": POD_INDEXES,
-            "claims": {**CLAIM_INDEXES, **snapshots_view.CLAIM_INDEXES, **snapshots_view.NAMESPACE_INDEX, **cached.CLAIM_INDEXES},
-            "volumes": {**VOLUME_INDEXES, **VOLUME_INDEXES_OF_ATTACHER, **snapshots_view.VOLUME_INDEXES, **cached.VOLUME_INDEXES},
-            "attachments": ATTACHMENT_INDEXES,
+            "pods": {**POD_INDEXES, **attachdetach.POD_INDEXES},
+            "claims": {
+                **CLAIM_INDEXES,
+                **attachdetach.CLAIM_INDEXES,
+                **cached.CLAIM_INDEXES,
+                **snapshots_view.CLAIM_INDEXES,
+                **snapshots_view.NAMESPACE_INDEX,
+            },
+            "volumes": {
+                **VOLUME_INDEXES,
+                **attachdetach.VOLUME_INDEXES,
+                **cached.VOLUME_INDEXES,
+                **VOLUME_INDEXES_OF_ATTACHER,
+                **snapshots_view.VOLUME_INDEXES,
+            },
+            "attachments": {**ATTACHMENT_INDEXES, **attachdetach.ATTACHMENT_INDEXES},
             "snapshots": snapshots_view.SNAPSHOT_INDEXES,
             "contents": snapshots_view.CONTENT_INDEXES,
             "groups": snapshots_view.GROUP_INDEXES,

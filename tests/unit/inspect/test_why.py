@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.api.volume_names import attachment_name
@@ -20,7 +20,8 @@ from mooring.apiserver.local import ServerFaults
 from mooring.base.clock import rfc3339, rfc3339_micro
 from mooring.base.errors import ConfigError
 from mooring.base.flags import UsageError
-from mooring.inspect.why import attaching, changing, claims, provisioning
+from mooring.cluster.attachdetach import multi_attach
+from mooring.inspect.why import attaching, changing, claims, pod_attach, provisioning
 from mooring.inspect.why.chain import Mover
 from mooring.inspect.why.codes import MEANINGS, code_in
 from mooring.kube.errors import Forbidden
@@ -43,7 +44,7 @@ from tests.support.builders import (
     an_attached_va,
 )
 from tests.support.cluster_world import EPOCH_S
-from tests.support.explaining import WhyWorld
+from tests.support.explaining import WhyWorld, a_kubelet_s_node
 from tests.support.virtual_loop import in_virtual_time
 
 pytestmark = in_virtual_time
@@ -241,14 +242,15 @@ async def test_a_pod_that_has_ended_may_be_deleted_safely() -> None:
     world = WhyWorld()
     await world.bound(pod_on="n2")
     await world.create(a_pod("job", "claim", node="n1", phase="Succeeded"), an_attached_va(VA, "pv", "n1"))
+    await world.patch(NODES, "n1", {"status": {"volumesInUse": ["kubernetes.io/csi/csi.test^pv"]}}, subresource="status")
     link = await world.blocking("pod/web")
-    assert link["commands"][0]["safe"]
-    assert "though it has ended" in link["text"]
+    assert {"line": "kubectl -n default delete pod job", "safe": True}.items() <= link["commands"][0].items()
+    assert "pod job on node n1 has finished, and node n1 still has it mounted" in link["text"]
 
 
 async def test_a_volume_on_a_dead_node_asks_whether_the_machine_is_off() -> None:
     world = WhyWorld()
-    await world.create(a_class(), a_csi_driver(), a_ready_node("n1", ready=False), a_ready_node("n2"), a_csi_node("n2"))
+    await world.create(a_class(), a_csi_driver(), a_kubelet_s_node("n1", ready=False), a_kubelet_s_node("n2"), a_csi_node("n2"))
     claim = await world.create(a_bound_claim())
     await world.create(a_volume(claim=claim, phase="Bound"), an_attached_va(VA, "pv", "n1"))
     await world.create(a_pod("web", "claim", node="n2"), a_pod("old", "claim", node="n1", phase="Running"))
@@ -504,6 +506,22 @@ def test_every_reason_of_the_attacher_for_an_attachment_has_its_advice() -> None
     assert set() == {one.__name__ for one in named} - {one.__name__ for one in attaching.ADVICE}
 
 
+def test_every_reason_of_attach_detach_for_a_volume_on_a_node_has_its_advice() -> None:
+    of_decide = _constructed_in("mooring.cluster.attachdetach.decide", pod_attach.why, until="")
+    named = of_decide | _constructed_in("mooring.cluster.attachdetach.multi_attach", pod_attach.why, until="")
+    assert len(named) > 20
+    assert set() == {one.__name__ for one in named} - {one.__name__ for one in pod_attach.ADVICE} - {"Steps"}
+
+
+def test_every_holder_that_attach_detach_knows_has_its_advice() -> None:
+    tree = ast.parse(inspect.getsource(multi_attach))
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Holder"]
+    kinds = {one.value for call in calls for one in ast.walk(call.args[0]) if isinstance(one, ast.Constant)}
+    kinds |= {"pod_finished", "mounted"}  # one of the two, by a name
+    assert "rolling_update" in kinds
+    assert kinds == set(pod_attach.HOLDERS)
+
+
 def test_every_reason_of_the_provisioner_for_a_claim_has_its_advice() -> None:
     assert (named := _reasons(provisioning.why))
     assert set() == named - set(provisioning.ADVICE)
@@ -521,7 +539,7 @@ def test_every_reason_of_the_resizer_has_its_advice() -> None:
 def _constructed_in(module: str, reasons: Any, until: str) -> set[type]:
     source = inspect.getsource(importlib.import_module(module))
     assert until in source
-    tree = ast.parse(source.partition(until)[0])
+    tree = ast.parse(source.partition(until)[0] if until else source)
     used = {
         node.attr
         for node in ast.walk(tree)

@@ -12,11 +12,11 @@ from mooring.api.migration import driver_and_handle
 from mooring.api.nodes import is_ready
 from mooring.api.pods import Pod
 from mooring.inspect.scene import Scene, moment_s
-from mooring.inspect.why.attaching import attach_link
 from mooring.inspect.why.chain import Command, Link, Mover, State
 from mooring.inspect.why.claims import claim_link
 from mooring.inspect.why.diagnosis import Diagnosis, diagnosed, failed_link
 from mooring.inspect.why.nodes import silent_node_link
+from mooring.inspect.why.pod_attach import attach_link
 
 MOUNT_EVENTS: Final = ("FailedMount", "FailedMapVolume", "FailedAttachVolume", "VolumeFailedMount")
 _UNMOUNTS: Final = re.compile("TearDown|Unmount|Unmap")
