@@ -114,7 +114,8 @@ class Reading(SceneRequests):
                 await self._get(self.scene.volumes, PERSISTENT_VOLUMES, Key("", origin.spec.volume_name))
         if is_deleting(claim) and CLAIM_FINALIZER in finalizers_of(claim):
             await self.snapshots_of(key)
-        if is_deleting(claim) or not claim.spec.volume_name or claim.status.allocated_resource_statuses:
+        is_shared = bool(claim.spec.volume_name) and "ReadWriteOncePod" not in (claim.spec.access_modes or ())
+        if is_deleting(claim) or not is_shared or claim.status.allocated_resource_statuses:
             await self.pods_of(key.namespace)
         await self._changes(claim)
 

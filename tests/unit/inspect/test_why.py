@@ -21,12 +21,14 @@ from mooring.base.clock import rfc3339, rfc3339_micro
 from mooring.base.errors import ConfigError
 from mooring.base.flags import UsageError
 from mooring.cluster.attachdetach import multi_attach
-from mooring.inspect.why import attaching, changing, claims, pod_attach, provisioning
+from mooring.cluster.binder.scheduling import reasons as scheduling
+from mooring.inspect.why import attaching, changing, claims, place, pod_attach, provisioning
 from mooring.inspect.why.chain import Mover
 from mooring.inspect.why.codes import MEANINGS, code_in
 from mooring.kube.errors import Forbidden
 from mooring.wire.grpc.codes import Code, go_name
 from tests.support.builders import (
+    BOUND_CLAIM,
     DRIVER,
     KINDS,
     Json,
@@ -188,7 +190,6 @@ async def test_a_pod_without_its_claim_hears_of_the_quota_that_forbade_it() -> N
 
 
 PLACES: Mapping[str, tuple[str, str]] = {
-    "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims.": ("cluster", "it is placed once its claims are bound"),
     "0/2 nodes are available: 2 node(s) had volume node affinity conflict.": ("operator", "its volume is in another place"),
     "0/2 nodes are available: 2 node(s) exceed max volume count.": ("operator", "as many volumes as their drivers allow"),
     "0/2 nodes are available: 2 node(s) did not have enough free storage.": ("operator", "no room left"),
@@ -205,6 +206,59 @@ async def test_the_scheduler_s_words_lead_to_whose_move_it_is(message: str) -> N
     link = await world.blocking("pod/web")
     assert ("place", mover, message) == (link["name"], link["mover"], link["error"])
     assert text in link["text"]
+
+
+UNBOUND = "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims."
+
+
+def unscheduled(name: str, message: str, *claims: str) -> Json:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    return {**a_pod(name, *claims), "status": {"phase": "Pending", "conditions": [condition]}}
+
+
+async def the_place(world: WhyWorld, pod: str = "pod/web") -> dict[str, Any]:
+    return next(link for link in (await world.values(pod))["links"] if link["name"] == "place")
+
+
+async def test_the_scheduler_s_own_check_of_the_claims_is_newer_than_its_condition() -> None:
+    world = WhyWorld()
+    await world.create(a_class(), unscheduled("web", UNBOUND, "claim"), a_claim())
+    link = await the_place(world)
+    assert ("waiting", "it is placed once its claims are bound", UNBOUND) == (link["state"], link["text"], link["error"])
+    await world.patch(PERSISTENT_VOLUME_CLAIMS, "claim", {"metadata": {"annotations": BOUND_CLAIM}, "spec": {"volumeName": "pv"}})
+    await world.patch(PERSISTENT_VOLUME_CLAIMS, "claim", {"status": BOUND}, subresource="status")
+    assert (await the_place(world))["text"].startswith("its claims are ready by now, and the scheduler")
+
+
+async def test_a_claim_that_is_being_deleted_keeps_its_pod_before_any_scheduler_says_so() -> None:
+    world = WhyWorld()
+    await world.create(a_class(), a_pod("web", "claim"), {**a_claim(finalizers=["kubernetes.io/pvc-protection"])})
+    await world.delete(PERSISTENT_VOLUME_CLAIMS, "claim")
+    link = await the_place(world)
+    assert ("failed", "user", "a claim that it names is being deleted") == (link["state"], link["mover"], link["text"])
+
+
+async def test_a_claim_for_one_pod_names_the_pod_that_has_it() -> None:
+    world = WhyWorld()
+    await world.create(a_class(), a_bound_claim(modes=["ReadWriteOncePod"]))
+    await world.create(a_pod("web", "claim"), a_pod("first", "claim", node="n1", phase="Running"))
+    link = await the_place(world)
+    assert ("failed", "user") == (link["state"], link["mover"])
+    assert 'its claim "claim" is for one pod alone (ReadWriteOncePod), and the pod "first" uses it' == link["text"]
+    assert {"line": "kubectl -n default delete pod first", "safe": False}.items() <= link["commands"][0].items()
+
+
+async def test_a_pod_whose_node_is_chosen_waits_for_its_claims() -> None:
+    world = WhyWorld()
+    await world.create(a_class(wffc=True), a_csi_driver(), a_claim(selected="n1"), a_pod("web", "claim"))
+    assert 'it goes to node "n1" as soon as its claims are bound: default/claim' == (await the_place(world))["text"]
+
+
+async def test_claims_that_can_t_be_seen_are_not_taken_for_missing() -> None:
+    world = WhyWorld(NoRights("persistentvolumeclaims"))
+    await world.create(a_class(), unscheduled("web", UNBOUND, "claim"), a_claim())
+    assert UNBOUND == (await the_place(world))["error"]
+    assert "it is placed once its claims are bound" == (await the_place(world))["text"]
 
 
 async def test_an_attach_that_failed_shows_the_driver_s_error() -> None:
@@ -504,6 +558,13 @@ def test_every_reason_of_the_attacher_for_an_attachment_has_its_advice() -> None
     named = _constructed_in("mooring.sidecars.attacher.decide", attaching.why, until="# -- PersistentVolumes")
     assert named, "none was found"
     assert set() == {one.__name__ for one in named} - {one.__name__ for one in attaching.ADVICE}
+
+
+def test_every_text_of_the_scheduler_has_its_advice() -> None:
+    texts = {name: text for name, text in vars(scheduling).items() if name.isupper() and isinstance(text, str)}
+    assert len(texts) > 10
+    said = [str(scheduling.BindingFailed("no", text)) if "plugin" in text else text for text in texts.values()]
+    assert [] == [text for text in said if not any(pattern.search(text) for pattern, _ in place.PLACES)]
 
 
 def test_every_reason_of_attach_detach_for_a_volume_on_a_node_has_its_advice() -> None:

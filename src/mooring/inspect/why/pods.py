@@ -12,10 +12,11 @@ from mooring.api.migration import driver_and_handle
 from mooring.api.nodes import is_ready
 from mooring.api.pods import Pod
 from mooring.inspect.scene import Scene, moment_s
-from mooring.inspect.why.chain import Command, Link, Mover, State
+from mooring.inspect.why.chain import Link, Mover, State
 from mooring.inspect.why.claims import claim_link
-from mooring.inspect.why.diagnosis import Diagnosis, diagnosed, failed_link
+from mooring.inspect.why.diagnosis import diagnosed, failed_link
 from mooring.inspect.why.nodes import silent_node_link
+from mooring.inspect.why.place import scheduling_link
 from mooring.inspect.why.pod_attach import attach_link
 
 MOUNT_EVENTS: Final = ("FailedMount", "FailedMapVolume", "FailedAttachVolume", "VolumeFailedMount")
@@ -47,97 +48,6 @@ def _with_quota(scene: Scene, pod: Pod, link: Link) -> Link:
     told = diagnosed(refused.message, driver="", namespace=pod.metadata.namespace, program="")
     told = dataclasses.replace(told, cause=f"{link.text}: {told.cause}")
     return failed_link(link.name, told, "", refused.first_s, refused.message, "")
-
-
-# -- the place
-
-
-def scheduling_link(scene: Scene, pod: Pod) -> Link:
-    """Where the pod is to run, or what the scheduler says."""
-    step, since_s = "place", moment_s(pod.metadata.creation_timestamp)
-    if pod.spec.node_name:
-        return Link(step, State.DONE, f"on node {pod.spec.node_name}")
-    gates = [one.name for one in pod.spec.scheduling_gates or ()]
-    if gates:
-        return Link(step, State.WAITING, f"its scheduling gates hold it: {', '.join(gates)}", Mover.USER, "whoever set the gates", since_s)
-    said = next((one for one in pod.status.conditions or () if one.type == "PodScheduled" and one.status == "False"), None)
-    scheduler = f'the scheduler "{pod.spec.scheduler_name or "default-scheduler"}"'
-    if said is None or not said.message:
-        look = Command("kubectl -n kube-system get lease kube-scheduler", "reads only: whether the scheduler is alive")
-        return Link(step, State.WAITING, f"{scheduler} has not looked at it yet", Mover.CLUSTER, scheduler, since_s, commands=(look,))
-    describe = Command(f"kubectl -n {pod.metadata.namespace} describe pod {pod.metadata.name}", "reads only: what it asks of a node")
-    unknown = Diagnosis(Mover.OPERATOR, "whoever owns the nodes or the pod's demands", "no node takes it", commands=(describe,))
-    told = next((one for pattern, one in _PLACES if pattern.search(said.message)), unknown)
-    return failed_link(step, told, "", moment_s(said.last_transition_time), said.message, _LOOKS_AGAIN)
-
-
-_LOOKS_AGAIN: Final = "the scheduler looks again when something changes"
-_VOLUMES: Final = Command("kubectl get pv -o wide", "reads only: the volumes; kubectl describe pv says where each is")
-_NODES: Final = Command("kubectl get nodes --show-labels", "reads only: which nodes are ready, and where they are")
-_LIMITS: Final = Command("kubectl get csinodes -o yaml", "reads only: how many volumes of each driver a node takes (allocatable.count)")
-_CAPACITY: Final = Command("kubectl get csistoragecapacities -A", "reads only: how much room the driver has reported, by place")
-
-_TAINTS: Final = Command(
-    "kubectl get nodes -o custom-columns=NAME:.metadata.name,TAINTS:.spec.taints[*].key", "reads only: what keeps pods off each node"
-)
-
-_PLACES: Final = (
-    (
-        re.compile("unbound immediate PersistentVolumeClaims"),
-        Diagnosis(Mover.CLUSTER, "whoever the claims wait for", "it is placed once its claims are bound"),
-    ),
-    (
-        re.compile(r'persistentvolumeclaim "[^"]+" not found'),
-        Diagnosis(Mover.USER, "the owner of the pod", "a claim that it names does not exist"),
-    ),
-    (
-        re.compile(r"volume node affinity conflict|didn't match PersistentVolume's node affinity"),
-        Diagnosis(
-            Mover.OPERATOR,
-            "whoever owns the nodes of the volume's zone",
-            "its volume is in another place than the nodes that could take it",
-            commands=(_NODES, _VOLUMES),
-        ),
-    ),
-    (
-        re.compile("exceed max volume count"),
-        Diagnosis(
-            Mover.OPERATOR,
-            "whoever can add nodes, or move pods away",
-            "the nodes have as many volumes as their drivers allow",
-            commands=(_LIMITS,),
-        ),
-    ),
-    (
-        re.compile("did not have enough free storage"),
-        Diagnosis(
-            Mover.OPERATOR, "whoever owns the storage", "the storage that the nodes can reach has no room left", commands=(_CAPACITY,)
-        ),
-    ),
-    (
-        re.compile("find available persistent volumes to bind"),
-        Diagnosis(
-            Mover.OPERATOR,
-            "whoever makes PersistentVolumes",
-            "no free volume fits its claims, and their class makes none",
-            commands=(_VOLUMES,),
-        ),
-    ),
-    (
-        re.compile("ReadWriteOncePod"),
-        Diagnosis(Mover.USER, "the owner of the other pod", "another pod uses a claim that is for one pod alone"),
-    ),
-    (
-        re.compile(r"untolerated taint"),
-        Diagnosis(
-            Mover.OPERATOR,
-            "whoever owns the nodes, or the pod's tolerations",
-            "the nodes have taints that it does not tolerate",
-            commands=(_TAINTS,),
-        ),
-    ),
-)
-"""What kube-scheduler writes, and mooring binder, by pattern."""
 
 
 # -- the mounts

@@ -1,0 +1,170 @@
+"""The link of a pod's place: its node, or what keeps it from one. The scheduler's own check of its claims is asked.
+
+Which nodes suit it, only a look at all nodes could say: that the scheduler writes down itself, in its condition or an Event.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from mooring.api.binding import claims_of
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
+from mooring.api.meta import key_of
+from mooring.api.pods import Pod
+from mooring.api.storage import CSIStorageCapacity
+from mooring.cluster.binder.available_volumes import AvailableVolumes
+from mooring.cluster.binder.scheduling import reasons as why
+from mooring.cluster.binder.scheduling.assumed_bindings import AssumedBindings
+from mooring.cluster.binder.scheduling.claims import PodClaims, check_claims
+from mooring.cluster.binder.scheduling.view import View
+from mooring.cluster.binder.view import BY_CLAIM, Volumes
+from mooring.inspect.scene import Scene, Shelf, moment_s
+from mooring.inspect.why.chain import Command, Link, Mover, State
+from mooring.inspect.why.diagnosis import Diagnosis, failed_link
+
+STEP: Final = "place"
+
+
+def scheduling_link(scene: Scene, pod: Pod) -> Link:
+    """Where the pod is to run, or what the scheduler says."""
+    since_s = moment_s(pod.metadata.creation_timestamp)
+    if pod.spec.node_name:
+        return Link(STEP, State.DONE, f"on node {pod.spec.node_name}")
+    gates = [one.name for one in pod.spec.scheduling_gates or ()]
+    if gates:
+        return Link(STEP, State.WAITING, f"its scheduling gates hold it: {', '.join(gates)}", Mover.USER, "whoever set the gates", since_s)
+    view = _view(scene)
+    claims = check_claims(view, pod) if _sees_claims(scene, pod) else PodClaims()
+    said = next((one for one in pod.status.conditions or () if one.type == "PodScheduled" and one.status == "False"), None)
+    message, told_s = (said.message, moment_s(said.last_transition_time)) if said is not None else ("", 0.0)
+    if claims.problem:
+        return failed_link(STEP, _told(claims.problem, pod), claims.problem, told_s or since_s, message, _LOOKS_AGAIN)
+    if claims.in_use:
+        return _in_use(scene, pod, claims, told_s or since_s, message)
+    if message and not _OF_CLAIMS.search(message):
+        return failed_link(STEP, _told(message, pod), "", told_s, message, _LOOKS_AGAIN)
+    return _waits(view, pod, claims, since_s, is_stale=bool(message) and _sees_claims(scene, pod), message=message)
+
+
+def _sees_claims(scene: Scene, pod: Pod) -> bool:
+    return not any(scene.is_hidden(PERSISTENT_VOLUME_CLAIMS, key) for key in claims_of(pod))
+
+
+def _view(scene: Scene) -> View:
+    """As the scheduler sees it, without its plans."""
+    capacities: Shelf[CSIStorageCapacity] = Shelf()
+    volumes = Volumes(scene.volumes, AvailableVolumes())
+    seen = (scene.nodes, scene.csi_nodes, scene.drivers, capacities, scene.attachments)
+    return View(scene.claims, volumes, scene.classes, scene.pods, *seen, AssumedBindings())
+
+
+def _waits(view: View, pod: Pod, claims: PodClaims, since_s: float, *, is_stale: bool, message: str) -> Link:
+    """Nothing is known to be wrong: the scheduler is at work, or is to look."""
+    chosen = {node: None for one in claims.delayed if (node := view.selected_node(one))}
+    if chosen:
+        waits = why.WaitsForVolumes(next(iter(chosen)), tuple(str(key_of(one)) for one in claims.delayed))
+        return Link(STEP, State.WAITING, str(waits), Mover.CLUSTER, "whoever the claims wait for", since_s)
+    scheduler = f'the scheduler "{pod.spec.scheduler_name or "default-scheduler"}"'
+    if message and not is_stale:
+        return failed_link(STEP, _told(message, pod), "", since_s, message, _LOOKS_AGAIN)
+    look = Command("kubectl -n kube-system get lease kube-scheduler", "reads only: whether the scheduler is alive")
+    text = f"its claims are ready by now, and {scheduler} has not looked again" if message else f"{scheduler} has not looked at it yet"
+    return Link(STEP, State.WAITING, text, Mover.CLUSTER, scheduler, since_s, message, commands=(look,))
+
+
+def _in_use(scene: Scene, pod: Pod, claims: PodClaims, since_s: float, message: str) -> Link:
+    claim, namespace = claims.in_use[0], pod.metadata.namespace
+    user = next(one.metadata.name for one in scene.pods.by(BY_CLAIM, str(claim)) if one.spec.node_name and key_of(one) != key_of(pod))
+    text = f'its claim "{claim.name}" is for one pod alone (ReadWriteOncePod), and the pod "{user}" uses it'
+    end = Command(f"kubectl -n {namespace} delete pod {user}", "ends that pod; whatever made it may make it anew", safe=False)
+    who = f'the owner of the pod "{namespace}/{user}"'
+    return Link(STEP, State.FAILED, text, Mover.USER, who, since_s, message, retry=_LOOKS_AGAIN, commands=(end,))
+
+
+def _told(text: str, pod: Pod) -> Diagnosis:
+    describe = Command(f"kubectl -n {pod.metadata.namespace} describe pod {pod.metadata.name}", "reads only: what it asks of a node")
+    unknown = Diagnosis(Mover.OPERATOR, "whoever owns the nodes or the pod's demands", "no node takes it", commands=(describe,))
+    return next((one for pattern, one in PLACES if pattern.search(text)), unknown)
+
+
+_LOOKS_AGAIN: Final = "the scheduler looks again when something changes"
+_OF_CLAIMS: Final = re.compile('unbound immediate|persistentvolumeclaim "|in-use by another pod|was not created for pod')
+"""What the check of the claims says: known from the claims themselves as they are now."""
+
+_VOLUMES: Final = Command("kubectl get pv -o wide", "reads only: the volumes; kubectl describe pv says where each is")
+_NODES: Final = Command("kubectl get nodes --show-labels", "reads only: which nodes are ready, and where they are")
+_LIMITS: Final = Command("kubectl get csinodes -o yaml", "reads only: how many volumes of each driver a node takes (allocatable.count)")
+_CAPACITY: Final = Command("kubectl get csistoragecapacities -A", "reads only: how much room the driver has reported, by place")
+_CLAIMS: Final = Command("kubectl get pvc -A", "reads only: the claims, with their volumes")
+_TAINTS: Final = Command(
+    "kubectl get nodes -o custom-columns=NAME:.metadata.name,TAINTS:.spec.taints[*].key", "reads only: what keeps pods off each node"
+)
+
+
+def _operator(pattern: str, who: str, cause: str, *commands: Command) -> tuple[re.Pattern[str], Diagnosis]:
+    return re.compile(pattern), Diagnosis(Mover.OPERATOR, who, cause, commands=commands)
+
+
+def _user(pattern: str, who: str, cause: str, *commands: Command) -> tuple[re.Pattern[str], Diagnosis]:
+    return re.compile(pattern), Diagnosis(Mover.USER, who, cause, commands=commands)
+
+
+def _cluster(pattern: str, who: str, cause: str) -> tuple[re.Pattern[str], Diagnosis]:
+    return re.compile(pattern), Diagnosis(Mover.CLUSTER, who, cause)
+
+
+PLACES: Final = (
+    _cluster("unbound immediate PersistentVolumeClaims", "whoever the claims wait for", "it is placed once its claims are bound"),
+    _cluster(
+        "waiting for ephemeral volume controller", "the controller of ephemeral volumes", "it is placed once its own claim has been made"
+    ),
+    _user(r'persistentvolumeclaim "[^"]+" not found', "the owner of the pod", "a claim that it names does not exist"),
+    _user(r'persistentvolumeclaim "[^"]+" is being deleted', "the owner of the claim", "a claim that it names is being deleted", _CLAIMS),
+    _user(
+        "was not created for pod",
+        "the owner of the claim",
+        "a claim that somebody else made has the name of the claim that the pod brings with it",
+        _CLAIMS,
+    ),
+    _operator("bound to non-existent p", "whoever can bring the volume back", "the PersistentVolume of its claim does not exist", _CLAIMS),
+    _operator(
+        "volume node affinity conflict|didn't match PersistentVolume's node affinity|had no available volume zone",
+        "whoever owns the nodes of the volume's zone",
+        "its volume is in another place than the nodes that could take it",
+        _NODES,
+        _VOLUMES,
+    ),
+    _operator(
+        "exceed max volume count",
+        "whoever can add nodes, or move pods away",
+        "the nodes have as many volumes as their drivers allow",
+        _LIMITS,
+    ),
+    _operator(
+        "did not have enough free storage", "whoever owns the storage", "the storage that the nodes can reach has no room left", _CAPACITY
+    ),
+    _operator(
+        "find available persistent volumes to bind",
+        "whoever makes PersistentVolumes",
+        "no free volume fits its claims, and their class makes none",
+        _VOLUMES,
+    ),
+    _user("ReadWriteOncePod", "the owner of the other pod", "another pod uses a claim that is for one pod alone"),
+    _user("had no available disk", "the owner of the other pod", "another pod on the node uses the same disk, which only one may write"),
+    _cluster(r"^running (Pre)?Bind plugin", "the scheduler", "a node was chosen, and the pod or its volumes could not be bound to it"),
+    _operator(
+        r"untolerated taint", "whoever owns the nodes, or the pod's tolerations", "the nodes have taints that it does not tolerate", _TAINTS
+    ),
+    _operator("were unschedulable", "whoever cordoned the nodes", "the nodes are cordoned", _NODES),
+    _operator("were not ready", "whoever runs the nodes", "the nodes are not ready", _NODES),
+    _operator(
+        "didn't match Pod's node affinity/selector",
+        "whoever owns the pod's demands, or the nodes",
+        "no node has the labels that it asks for",
+        _NODES,
+    ),
+    _operator("no nodes available", "whoever runs the cluster", "there is no node", _NODES),
+)
+"""What kube-scheduler writes, and mooring binder, by pattern; what is about volumes first. A test of the house asks for each text of the
+binder."""
