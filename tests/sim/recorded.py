@@ -19,9 +19,12 @@ from mooring.control.flight.writing import frozen
 from mooring.control.manager import Work
 from mooring.control.order import ordered
 from mooring.control.runtime import Runtime
+from mooring.control.tracing.ports import TracedWork, TracingDriver, on_traced_ports
+from mooring.control.tracing.steps import Tracing
 from mooring.csi.driver import Driver
 from mooring.inspect.replay.course import Replayed, replayed
 from mooring.inspect.replay.record import Record, parsed
+from tests.support.spans import SpansInMemory
 
 RING_BYTES = 2**28
 """Nothing of a life is left out."""
@@ -60,10 +63,11 @@ class Recording:
 
 
 class Recordings:
-    """All of one life."""
+    """All of one life. spans: where each controller has traces, too, beneath its recorder."""
 
-    def __init__(self) -> None:
+    def __init__(self, spans: SpansInMemory | None = None) -> None:
         self.found: list[Recording] = []
+        self._spans = spans
 
     def beside(self, maker: Callable[..., Any], *, has_driver: bool) -> Callable[..., OrderedWork]:
         """The maker of a work, which makes a recorder with it."""
@@ -91,7 +95,12 @@ class Recordings:
             mortal.killed = killed
             with ordered(recorder):
                 called = RecordedDriver(rest[0], recorder) if has_driver else rest[0]
-                return OrderedWork(make(recorded(runtime, recorder), called), recorder)
+                if self._spans is None:
+                    return OrderedWork(make(recorded(runtime, recorder), called), recorder)
+                tracing = Tracing(self._spans.of(mortal.who), mortal.clock, recorder)
+                ports = on_traced_ports(recorded(runtime, recorder), tracing)
+                driver = TracingDriver(called, tracing, "d") if has_driver else called
+                return OrderedWork(TracedWork(lambda: make(ports, driver), tracing), recorder)
 
         return made
 
@@ -109,10 +118,10 @@ def _on(ports: Runtime, part: Any) -> Any:
 
 
 @contextmanager
-def recorders(part: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Recordings, ModuleType]]:
+def recorders(part: str, monkeypatch: pytest.MonkeyPatch, spans: SpansInMemory | None = None) -> Iterator[tuple[Recordings, ModuleType]]:
     """Within the block each controller of the part's lives has one. Gives them, and the part's module `run`."""
     place, makers = PARTS[part]
-    life, run, recordings = importlib.import_module(f"{place}.life"), importlib.import_module(f"{place}.run"), Recordings()
+    life, run, recordings = importlib.import_module(f"{place}.life"), importlib.import_module(f"{place}.run"), Recordings(spans)
     rest = run._Life._rest
 
     async def to_the_end(self: Any, *world: Any) -> None:

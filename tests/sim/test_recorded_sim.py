@@ -9,6 +9,7 @@ import pytest
 
 from mooring.sidecars.attacher import decide
 from tests.sim.recorded import PARTS, Recordings, decisions_of, recorders
+from tests.support.spans import SpansInMemory
 
 CHUNK = 10
 COUNTS = {"attacher": 40, "resizer": 10, "snapshots": 10}
@@ -16,9 +17,9 @@ SLOWER = [("binder", 0, 4)]
 CHUNKS = [(part, first, CHUNK) for part, count in COUNTS.items() for first in range(0, count, CHUNK)] + SLOWER
 
 
-def lived(part: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> tuple[Recordings, str]:
-    """A life with recorders, and its story's digest."""
-    with recorders(part, monkeypatch) as (recordings, run):
+def lived(part: str, seed: int, monkeypatch: pytest.MonkeyPatch, spans: SpansInMemory | None = None) -> tuple[Recordings, str]:
+    """A life with recorders, and its story's digest. spans: with traces, too."""
+    with recorders(part, monkeypatch, spans) as (recordings, run):
         outcome = run.run_seed(seed)
         assert outcome.broken is None, outcome.report()
         return recordings, outcome.story.digest()
@@ -65,6 +66,21 @@ def test_a_life_is_the_same_with_a_recorder_and_without(part: str, monkeypatch: 
     for seed in range(100, 104):
         run = importlib.import_module(f"{PARTS[part][0]}.run")
         assert run.run_seed(seed).story.digest() == lived(part, seed, monkeypatch)[1], seed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", PARTS)
+def test_a_life_and_its_records_are_the_same_with_traces(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Byte by byte: each clock reading, draw, request and decision."""
+    spans = SpansInMemory()
+    for seed in range(200, 204):
+        alone, digest = lived(part, seed, monkeypatch)
+        beside, digest_beside = lived(part, seed, monkeypatch, spans)
+        assert digest == digest_beside, seed
+        assert [one.file for one in alone.ended()] == [one.file for one in beside.ended()], seed
+    traced = [span.name for span in spans.all]
+    assert len(traced) > 50
+    assert [name for name in traced if name.startswith("csi.v1.")] or part == "binder"
 
 
 @pytest.mark.slow

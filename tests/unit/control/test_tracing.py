@@ -32,7 +32,7 @@ from mooring.control.tracing.kinship import KNOWN_MAX, Kinship, place_of
 from mooring.control.tracing.ports import TracedWork, TracingDriver, on_traced_ports
 from mooring.control.tracing.spans import trace_id_of
 from mooring.control.tracing.steps import Span, Tracing
-from mooring.csi.driver import Call, Driver
+from mooring.csi.driver import Call, Driver, Rpc
 from mooring.csi.errors import DriverError
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
@@ -245,6 +245,28 @@ async def test_a_failed_call_has_its_code_and_no_secret_of_its_request() -> None
     assert step.context.span_id == call.parent.span_id
     assert "failed to make it: mount -o password=***stripped*** failed" == step.status.description
     assert SECRET not in repr([span.to_json() for span in scene.spans.all])
+
+
+class Talkative(Driver):
+    """Repeats the secrets of a request, with nothing before it that takes them out."""
+
+    async def invoke(self, rpc: Rpc[Any, Any], request: Any, call: Call) -> Any:
+        raise DriverError(Code.INTERNAL, f"mount -o password={request.secrets['password']} failed")
+
+
+async def test_no_secret_stands_in_what_a_driver_says() -> None:
+    async def reconcile(driver: Driver) -> Result:
+        with contextlib.suppress(DriverError):
+            await driver.create_volume(csi.CreateVolumeRequest(name="pvc", secrets={"password": SECRET}), Call(10.0))
+        return Result(Because("tried"))
+
+    scene = Scene()
+    scene.driver = Talkative()
+    async with scene.at_work(lambda _, driver: lambda uid: reconcile(driver)) as controller:
+        controller.add(UID)
+        await scene.still()
+    call = only(scene.spans.all, "csi.v1.Controller/CreateVolume")
+    assert "Internal: mount -o password=***stripped*** failed" == call.status.description
 
 
 async def test_a_refused_write_has_the_answers_code() -> None:

@@ -103,7 +103,7 @@ async def traced_call(
         answer = await invoke(rpc, request, call)
         code, text = int(Code.OK), ""
     except DriverError as error:
-        code, text = error.code, f"{go_name(error.code)}: {scrubbed(error.message, request)}"[:TEXT_MAX]
+        code, text = int(error.code), f"{go_name(error.code)}: {scrubbed(error.message, request)}"[:TEXT_MAX]
         raise
     finally:
         span.attributes["rpc.grpc.status_code"] = code

@@ -152,14 +152,14 @@ class Tracing:
         """is_noticed: False where the step may have ended before."""
         if step is None or step.parents is not None:
             return
-        label = self._labels.get(step.place, "")
+        label, is_new = self._labels.get(step.place, ""), self._is_new(step)
         uids = self.kinship.volumes(place_of(label, step.key))
         if not uids:
             step.parents = {}
             for span, place in step.operations:
                 self._put_alone(span, place)
             return
-        if not step.operations and not failure and not self._is_new(step):
+        if not step.operations and not failure and not is_new:
             step.parents = {}
             return
         span = self._span_of(step, label, failure)
