@@ -49,6 +49,20 @@ class Publishing(Listing):
         return csi.GetSnapshotResponse(snapshot={"snapshot_id": request.snapshot_id})
 
 
+class Grouping(Publishing):
+    """It has groups of snapshots, too: their handles."""
+
+    def __init__(self, *groups: str) -> None:
+        super().__init__()
+        self.plugin = (*self.plugin, csi.PluginCapability.Service.GROUP_CONTROLLER_SERVICE)
+        self.groups = set(groups)
+
+    async def get_volume_group_snapshot(self, request: csi.GetVolumeGroupSnapshotRequest) -> csi.GetVolumeGroupSnapshotResponse:
+        if request.group_snapshot_id not in self.groups:
+            raise DriverError(Code.NOT_FOUND, "no such group")
+        return csi.GetVolumeGroupSnapshotResponse(group_snapshot={"group_snapshot_id": request.group_snapshot_id})
+
+
 class UnstickWorld(ClusterWorld):
     """servicer: the driver that is asked, None for none."""
 

@@ -216,6 +216,15 @@ class Reading(SceneRequests):
         await self._driver(held.spec.driver)
         await self.snapshot(snapshot_of(held))
 
+    async def group_content(self, name: str) -> None:
+        """The content of a group with its driver and its group snapshot."""
+        held = await self._get(self.scene.group_contents, GROUP_SNAPSHOT_CONTENTS, Key("", name))
+        if held is None:
+            return
+        await self.events(held)
+        await self._driver(held.spec.driver)
+        await self.group(snapshot_of(held))
+
     async def snapshots_of(self, claim: Key) -> None:
         """What may hold a claim for a snapshot that is in the making: those of its namespace, and the contents of its volume."""
         here = Selection(namespace=claim.namespace)

@@ -123,6 +123,13 @@ async def _read_content(reading: Reading, key: Key) -> None:
     await reading.content(key.name)
 
 
+async def _read_group_content(reading: Reading, key: Key) -> None:
+    await reading.group_content(key.name)
+    content = reading.scene.group_contents.get(key)
+    if content is not None:
+        await _read_group(reading, snapshot_of(content))
+
+
 _READS: Final[Mapping[str, Callable[[Reading, Key], Awaitable[None]]]] = {
     "pod": _read_pod,
     "pvc": _read_claim,
@@ -132,6 +139,7 @@ _READS: Final[Mapping[str, Callable[[Reading, Key], Awaitable[None]]]] = {
     "volumesnapshot": _read_snapshot,
     "volumesnapshotcontent": _read_content,
     "volumegroupsnapshot": _read_group,
+    "volumegroupsnapshotcontent": _read_group_content,
 }
 
 
@@ -235,6 +243,17 @@ def _content(scene: Scene, key: Key) -> Iterator[Member]:
         yield from _snapshot(scene, snapshot_of(content))
 
 
+def _group_content(scene: Scene, key: Key) -> Iterator[Member]:
+    """Once: that of a group that is there is among the group's."""
+    content = scene.group_contents.get(key)
+    if content is None:
+        return
+    of_group = list(_group(scene, snapshot_of(content)))
+    if content not in [one for _, one in of_group]:
+        yield "volumegroupsnapshotcontent", content
+    yield from of_group
+
+
 _MEMBERS: Final[Mapping[str, Callable[[Scene, Key], Iterator[Member]]]] = {
     "pod": _pod,
     "pvc": _claim,
@@ -244,4 +263,5 @@ _MEMBERS: Final[Mapping[str, Callable[[Scene, Key], Iterator[Member]]]] = {
     "volumesnapshot": _snapshot,
     "volumesnapshotcontent": _content,
     "volumegroupsnapshot": _group,
+    "volumegroupsnapshotcontent": _group_content,
 }

@@ -100,6 +100,24 @@ class Witness:
             raise
         return DriverWord(name, why=f"the driver {name} can neither list its snapshots nor look one up (LIST_SNAPSHOTS, GET_SNAPSHOT)")
 
+    async def about_group(self, driver_name: str, handle: str, members: Collection[str]) -> DriverWord:
+        """Whether it has a group of snapshots. members: their handles. Raises DriverError."""
+        name = self.info.name
+        if name != driver_name:
+            return DriverWord(name, why=f"the driver at --csi-address is {name}, and the group is {driver_name}'s")
+        if not handle:
+            return DriverWord(name, why="nobody knows the group's handle")
+        if csi.PluginCapability.Service.GROUP_CONTROLLER_SERVICE not in self.info.plugin:
+            return DriverWord(name, why=f"the driver {name} has no groups of snapshots (GROUP_CONTROLLER_SERVICE)")
+        try:
+            request = csi.GetVolumeGroupSnapshotRequest(group_snapshot_id=handle, snapshot_ids=members)
+            await self.driver.get_volume_group_snapshot(request, Call(self.timeout_s))
+        except DriverError as error:
+            if error.code == Code.NOT_FOUND:
+                return DriverWord(name, exists=False)
+            raise
+        return DriverWord(name, exists=True)
+
     async def _got(self, handle: str) -> DriverWord:
         try:
             answer = await self.driver.controller_get_volume(csi.ControllerGetVolumeRequest(volume_id=handle), Call(self.timeout_s))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, NodeSelector, PersistentVolume
-from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS
+from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS, VolumeGroupSnapshotContent
 from mooring.api.meta import Key, Kind, Object, finalizers_of, is_deleting
 from mooring.api.migration import driver_and_handle, driver_of
 from mooring.api.pods import PODS
@@ -30,6 +30,7 @@ from mooring.inspect.scene_requests import SEEN_EVENTS
 from mooring.inspect.unstick.authors import authors_of
 from mooring.inspect.unstick.driver_word import Witness
 from mooring.inspect.unstick.facts import DriverWord, Facts
+from mooring.inspect.unstick.groups import group_handle_of, group_members_of
 from mooring.inspect.unstick.snapshots import handle_of
 from mooring.inspect.whole import decoded
 from mooring.inspect.why.snapshotting import view_of
@@ -47,6 +48,7 @@ KINDS: Final[dict[str, Kind[Any]]] = {
     "volumesnapshot": VOLUME_SNAPSHOTS,
     "volumesnapshotcontent": VOLUME_SNAPSHOT_CONTENTS,
     "volumegroupsnapshot": GROUP_SNAPSHOTS,
+    "volumegroupsnapshotcontent": GROUP_SNAPSHOT_CONTENTS,
 }
 """The kinds that can be freed."""
 GROUP_VERSIONS: Final = ("v1alpha1", "v1beta1", "v1beta2", "v1")
@@ -116,7 +118,7 @@ class Look:
                 return driver_of(obj)
             case "volumeattachment":
                 return str(obj.spec.attacher)
-            case "volumesnapshotcontent":
+            case "volumesnapshotcontent" | "volumegroupsnapshotcontent":
                 return str(obj.spec.driver)
             case "pvc":
                 pv = scene.volumes.get(Key("", obj.spec.volume_name))
@@ -131,6 +133,8 @@ class Look:
             return self.told
         if self._kind == "volumesnapshotcontent":
             return await witness.about_snapshot(traces.driver, handle_of(obj), *await self._node_of(obj, traces.driver))
+        if isinstance(obj, VolumeGroupSnapshotContent):
+            return await witness.about_group(traces.driver, group_handle_of(obj), group_members_of(obj))
         pv = obj if isinstance(obj, PersistentVolume) else _volume_of(obj, traces)
         handle = driver_and_handle(pv)[1] if pv is not None else ""
         if isinstance(obj, VolumeAttachment):
@@ -149,7 +153,7 @@ class Look:
         if isinstance(obj, VolumeAttachment):
             error = obj.status.detach_error
             return {"csi-attacher": error.message} if error is not None and error.message else {}
-        if self._kind not in ("pv", "volumesnapshotcontent"):
+        if self._kind not in ("pv", "volumesnapshotcontent", "volumegroupsnapshotcontent"):
             return {}
         chosen = Selection(namespace="default", field_selector=f"involvedObject.uid={obj.metadata.uid}")
         events = [one async for one in list_all(self._cluster, SEEN_EVENTS, chosen) if one.reason in _FAILURES]
@@ -180,6 +184,9 @@ class _Surroundings:
                 key = snapshot_of(obj)
                 await self._get(scene.snapshots, VOLUME_SNAPSHOTS, key)
                 await self._list(scene.claims, PERSISTENT_VOLUME_CLAIMS)
+            case "volumegroupsnapshotcontent":
+                await self._list(scene.claims, PERSISTENT_VOLUME_CLAIMS)
+                await self._snapshots(snapshot_of(obj).namespace)
             case "volumesnapshot" | "volumegroupsnapshot":
                 await self._list(scene.claims, PERSISTENT_VOLUME_CLAIMS)
                 await self._snapshots(namespace)

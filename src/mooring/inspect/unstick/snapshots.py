@@ -38,7 +38,7 @@ def of_snapshot(facts: Facts, finalizer: str) -> Iterator[Point]:
 
 def restored_from_snapshot(facts: Facts, finalizer: str) -> Iterator[Point]:
     """The provisioner's: no claim waits for a volume that is filled from it."""
-    if _is_restored_from(facts, key_of(facts.obj)):
+    if is_restored_from(facts, key_of(facts.obj)):
         yield Objection("a claim waits for a volume that is filled from it", f"kubectl -n {key_of(facts.obj).namespace} get pvc")
     else:
         yield Proof("no claim waits for a volume that is filled from it")
@@ -71,7 +71,7 @@ def data_of_content(facts: Facts, finalizer: str) -> Iterator[Point]:
         yield Objection(
             f'its snapshot "{key}" is there', f"kubectl -n {key.namespace} delete volumesnapshot {key.name}, if its data may go"
         )
-    if _is_restored_from(facts, key):
+    if is_restored_from(facts, key):
         yield Objection("a claim waits for a volume that is filled from it", f"kubectl -n {key.namespace} get pvc")
     if is_group_content(content):
         yield Objection(
@@ -100,7 +100,7 @@ def data_of_content(facts: Facts, finalizer: str) -> Iterator[Point]:
     yield from sidecar_points(facts, SNAPSHOTTER, needs_word=not keeps and bool(handle), has_word=is_gone or keeps or not handle)
 
 
-def _is_restored_from(facts: Facts, snapshot: Key) -> bool:
+def is_restored_from(facts: Facts, snapshot: Key) -> bool:
     """Also by a claim of another namespace, which the snapshot controller does not look for."""
     waiting = (source_of(one) for one in facts.scene.claims.values() if one.status.phase in ("", "Pending"))
     wanted = SNAPSHOT_KIND, *snapshot

@@ -13,12 +13,13 @@ from mooring.api.snapshot_names import (
     BOUND_FINALIZER,
     CLAIM_FINALIZER,
     CONTENT_FINALIZER,
+    GROUP_CONTENT_FINALIZER,
     GROUP_FINALIZER,
     IN_GROUP_FINALIZER,
 )
 from mooring.inspect.left_behind import finalizer_of
 from mooring.inspect.points import Objection, Point
-from mooring.inspect.unstick import attached, claims, snapshots, volumes
+from mooring.inspect.unstick import attached, claims, groups, snapshots, volumes
 from mooring.inspect.unstick.facts import Facts
 from mooring.inspect.unstick.liveness import PROTECTION, SNAPSHOTS
 from mooring.inspect.unstick.verdict import Verdict
@@ -64,6 +65,7 @@ RULES: Final = (
     Rule(IN_GROUP_FINALIZER, "volumesnapshot", SNAPSHOTS, "the group that it belongs to", snapshots.of_snapshot),
     Rule(SNAPSHOT_FINALIZER, "volumesnapshot", "csi-provisioner", _RESTORED, snapshots.restored_from_snapshot),
     Rule(CONTENT_FINALIZER, "volumesnapshotcontent", "csi-snapshotter", "the snapshot on the storage", snapshots.data_of_content),
+    Rule(GROUP_CONTENT_FINALIZER, "volumegroupsnapshotcontent", "csi-snapshotter", "the group on the storage", groups.data_of_group),
     Rule(GROUP_FINALIZER, "volumegroupsnapshot", SNAPSHOTS, "its content and its snapshots, which go first", snapshots.of_snapshot),
 )
 

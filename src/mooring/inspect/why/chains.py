@@ -10,7 +10,7 @@ from mooring.api.binding import claims_of
 from mooring.api.core import PersistentVolume
 from mooring.api.meta import Key, is_deleting
 from mooring.api.nodes import is_out_of_service, is_ready
-from mooring.cluster.snapshots.kinds import Snapshot
+from mooring.cluster.snapshots.kinds import Content, Snapshot
 from mooring.cluster.snapshots.view import row_of, snapshot_of
 from mooring.inspect.objects import NotThere
 from mooring.inspect.reading import Reading
@@ -177,11 +177,20 @@ def _links_of_snapshot(reading: Reading, snapshot: Snapshot | None) -> Links | N
 async def _content(reading: Reading, key: Key) -> Links | None:
     await reading.content(key.name)
     content = reading.scene.contents.get(Key("", key.name))
+    return _links_of_content(reading, content, reading.scene.snapshots.get(snapshot_of(content)) if content is not None else None)
+
+
+async def _group_content(reading: Reading, key: Key) -> Links | None:
+    await reading.group_content(key.name)
+    content = reading.scene.group_contents.get(Key("", key.name))
+    return _links_of_content(reading, content, reading.scene.groups.get(snapshot_of(content)) if content is not None else None)
+
+
+def _links_of_content(reading: Reading, content: Content | None, snapshot: Snapshot | None) -> Links | None:
     if content is None:
         return None
     if is_deleting(content):
-        return deletion_links(reading.scene, content, "volumesnapshotcontent")
-    snapshot = reading.scene.snapshots.get(snapshot_of(content))
+        return deletion_links(reading.scene, content, row_of(content).contents.name.lower())
     if snapshot is not None:
         return snapshot_links(reading.scene, snapshot)
     text = f'its snapshot "{snapshot_of(content)}" does not exist: whoever makes it gets this content'
@@ -197,4 +206,5 @@ _CHAINS: Final[Mapping[str, Callable[[Reading, Key], Awaitable[Links | None]]]] 
     "volumesnapshot": _snapshot,
     "volumesnapshotcontent": _content,
     "volumegroupsnapshot": _group,
+    "volumegroupsnapshotcontent": _group_content,
 }

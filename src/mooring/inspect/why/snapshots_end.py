@@ -96,16 +96,16 @@ def _driver_deletes(scene: Scene, step: str, content: Any, because: Any) -> Link
 
 def _waits_for_snapshot(scene: Scene, step: str, content: Any, because: why.WaitingForSnapshot) -> Link:
     key, row = snapshot_of(content), row_of(content)
-    snapshot = scene.snapshots.get(key)
+    snapshot: Snapshot | None = scene.snapshots.get(key) if row is SINGLES else scene.groups.get(key)
     name, since_s = content.metadata.name, _since_s(content)
     if snapshot is not None and snapshot.metadata.uid == ref_of(content).uid:
-        line = f"kubectl -n {key.namespace} delete volumesnapshot {key.name}"
+        line = f"kubectl -n {key.namespace} delete {row.kind.name.lower()} {key.name}"
         with_it = Command(line, "deletes the snapshot; its data go, too, if the content's policy is Delete", safe=False)
         return Link(step, State.WAITING, str(because), Mover.USER, "the owner of the snapshot", since_s, commands=(with_it,))
     text = f'it goes with the snapshot "{key}", which does not exist: nobody says whether its data may go'
     delete = Command(f"kubectl annotate {row.contents.plural} {name} {row.being_deleted}=yes", "deletes its data, too", safe=False)
     retain = f'kubectl patch {row.contents.plural} {name} --type=merge -p \'{{"spec": {{"deletionPolicy": "Retain"}}}}\''
-    line = f"{retain} && mooring unstick volumesnapshotcontent/{name}"
+    line = f"{retain} && mooring unstick {row.contents.name.lower()}/{name}"
     keep = Command(line, "keeps the data on the storage, where no object names them any more; proves that first, and asks", safe=False)
     return Link(step, State.FAILED, text, Mover.OPERATOR, "whoever knows what the data are", since_s, commands=(delete, keep))
 
