@@ -181,6 +181,14 @@ KNOWN: Final = (
         lambda seen: seen.only_theirs_says("claims may not be set for Resources at pod-level"),
     ),
     Known(
+        "empty lists in a claim template's metadata",
+        "an empty list counts as none; the real server refuses empty owners and finalizers like others",
+        lambda seen: (
+            seen.only_theirs_says("cannot be set")
+            and seen.causes_differ_in("volumeClaimTemplate.metadata.finalizers", "volumeClaimTemplate.metadata.ownerReferences")
+        ),
+    ),
+    Known(
         "quantities beyond the largest suffix",
         "a quantity of 1000E or more keeps its value; of a longer one the real server keeps some first digits, and in a refusal it takes "
         "2^63 for less than nothing",
@@ -348,8 +356,8 @@ KNOWN: Final = (
     ),
     Known(
         "unserved kinds that pods name",
-        "RuntimeClasses and ResourceClaims are not served: ours does not check their names, and the claims of a whole pod, everywhere",
-        lambda seen: seen.causes_differ_in("runtimeClassName", "resources.claims", "resourceClaims"),
+        "RuntimeClasses are not served: ours does not check their names in pods",
+        lambda seen: seen.causes_differ_in("runtimeClassName"),
         ends=True,
     ),
     Known(

@@ -15,6 +15,8 @@ _UID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a
 _NOW: Final = re.compile(r"20(?:2[5-9]|[3-9]\d)-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
 """Times of this run; those that stand in requests are older."""
 _SHOWN: Final = re.compile(r"((?:Invalid|Duplicate|Unsupported) value|Not found): .*", re.DOTALL)
+_LONG_VALUE: Final = re.compile(r'"[^"]{118,}"')
+"""Ours cuts it."""
 _PARSERS_WORDS: Final = re.compile(
     r"unmarshal|strict decoding error|cannot be handled as|quantities must match|parsing time|illegal base64|unrecognized|continue key is"
     r"|does not match the expected API version|no kind \".*registered|resourceVersion: Invalid value|error decoding|can't be read"
@@ -104,7 +106,7 @@ class Alike:
         match = _SHOWN.search(text)
         if match is not None:
             said = text[match.start() :].rpartition(": ")[2]
-            said = "" if said.endswith(("}", "…")) else said  # (a value, and nothing said of it)
+            said = "" if said.endswith(("}", "…")) or _LONG_VALUE.fullmatch(said) else said  # (a value, and nothing said of it)
             text = f"{text[: match.start()]}{match.group(1)} ... {said}"
         text = (
             re.sub(r"StorageError: .*AdditionalErrorMsg: ", "", text)

@@ -153,7 +153,8 @@ def _nothing(field: Field) -> Any:
     """The value that a null among many stands for."""
     if field.type not in scalars.DECODERS:
         return {}
-    return "0" if field.type == "q" else ""
+    zero = scalars.ZEROS[field.type]
+    return "" if zero is None else zero
 
 
 def _decoder_of_one(message: Message, field: Field) -> _Decoder:

@@ -29,6 +29,12 @@ def named(value: str, field: str, rule: Callable[[str], list[str]]) -> list[Fiel
     return [field_errors.invalid(field, value, reason) for reason in rule(value)]
 
 
+def named_once(value: str, field: str, rule: Callable[[str], list[str]]) -> list[FieldCause]:
+    """The same, with all reasons in one cause."""
+    reasons = rule(value)
+    return [field_errors.invalid(field, value, ";".join(reasons))] if reasons else []
+
+
 def one_of(value: Any, field: str, allowed: Sequence[str]) -> list[FieldCause]:
     return [] if value in allowed else [field_errors.not_supported(field, value, allowed)]
 
@@ -52,6 +58,11 @@ def at_least(value: int | None, field: str, least: int) -> list[FieldCause]:
     if value is None or value >= least:
         return []
     return [field_errors.invalid(field, value, f"must be greater than or equal to {least}")]
+
+
+def not_negative(value: int | None, field: str) -> list[FieldCause]:
+    """The same for nought, in other words."""
+    return [] if value is None or value >= 0 else [field_errors.invalid(field, value, "must be a non-negative integer")]
 
 
 def token_life(life_s: int, field: str) -> list[FieldCause]:

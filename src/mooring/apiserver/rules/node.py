@@ -75,7 +75,7 @@ def _validate(new: Json) -> Iterator[FieldCause]:
     for number, taint in enumerate(new["spec"].get("taints") or []):
         field = f"metadata.taints[{number}]"  # (so the real one says)
         yield from checks.named(taint["key"], f"{field}.key", names.qualified_name)
-        yield from checks.named(taint.get("value", ""), f"{field}.value", names.label_value)
+        yield from checks.named_once(taint.get("value", ""), f"{field}.value", names.label_value)
         effect = taint["effect"]
         yield from checks.one_of(effect, f"{field}.effect", _EFFECTS) if effect else [field_errors.required(f"{field}.effect")]
         if (taint["key"], taint["effect"]) in seen:

@@ -18,6 +18,7 @@ from mooring.apiserver.rules import (
     podspec,
     podstatus,
     podupdate,
+    podvolumes,
     podwarnings,
 )
 from mooring.apiserver.rules.podshape import MESSAGES
@@ -129,7 +130,8 @@ def _grace_s(pod: Json, given: int | None) -> int:
 
 
 def _validate(pod: Json) -> Iterator[FieldCause]:
-    yield from podspec.validate(pod)
+    yield from podspec.validate(pod["spec"], pod["metadata"].get("name", ""))
+    yield from podvolumes.validate_tokens(pod["spec"])
     yield from podcontainers.validate_images(pod["spec"])
 
 

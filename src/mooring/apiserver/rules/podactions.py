@@ -132,7 +132,7 @@ def _validate_ephemeral(new: Json, old: Json) -> Iterator[FieldCause]:
             yield field_errors.forbidden(field, f'existing ephemeral containers "{container["name"]}" may not be removed')
         elif by_name[container["name"]] != container:
             yield field_errors.forbidden(field, f'existing ephemeral containers "{container["name"]}" may not be changed')
-    yield from podspec.validate_ephemeral(spec, field)
+    yield from podspec.validate_ephemeral(spec, new["metadata"]["name"])
 
 
 def _prepare_resize(new: Json, old: Json, _now: float) -> None:
@@ -156,7 +156,7 @@ def _resized(container: Json, wanted: Json | None) -> Json:
 
 
 def _validate_resize(new: Json, old: Json) -> Iterator[FieldCause]:
-    yield from podspec.validate(new)
+    yield from podspec.validate(new["spec"], new["metadata"]["name"])
     for number, (container, before) in enumerate(zip(new["spec"]["containers"], old["spec"]["containers"], strict=True)):
         for part in ("limits", "requests"):
             now, was = (one["resources"].get(part) or {} for one in (container, before))

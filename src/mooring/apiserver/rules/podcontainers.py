@@ -103,51 +103,62 @@ PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
 _MESSAGE_POLICIES: Final = ("File", "FallbackToLogsOnError")
 _PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 _NOT_FOR_INIT: Final = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
+_RESTARTS_ON: Final = "must not be set to 'RestartContainer' for non-sidecar initContainers"
 _ONLY_ALWAYS: Final = "may not be set for init containers without restartPolicy=Always"
 _RESTART_POLICIES: Final = ("Always", "Never", "OnFailure")
 _RULE_ACTIONS: Final = ("Restart", "RestartAllContainers")
 _RULES_MAX: Final = 20
+_CODES_MAX: Final = 255
 
 
-def validate(spec: Json) -> Iterator[FieldCause]:
-    """All but the ephemeral ones, which have an endpoint of their own."""
+def validate(spec: Json, volumes: Mapping[str, Json]) -> Iterator[FieldCause]:
+    """All but the ephemeral ones, which have an endpoint of their own. volumes: those with which nothing is wrong."""
     seen: set[str] = set()
     if not spec.get("containers"):
         yield field_errors.required("spec.containers")
-    for part in ("containers", "initContainers"):
-        for field, container in checks.each(spec.get(part), f"spec.{part}"):
-            yield from validate_name(container["name"], f"{field}.name", seen)
-            yield from validate_one(container, field, spec)
-            if part == "containers" or container.get("restartPolicy") == "Always":
-                yield from _validate_probes(container, field, spec.get("terminationGracePeriodSeconds", 0))
-            else:
-                yield from (field_errors.forbidden(f"{field}.{name}", _ONLY_ALWAYS) for name in _NOT_FOR_INIT if name in container)
-    yield from _validate_host_ports(spec)
+    for field, container in checks.each(spec.get("containers"), "spec.containers"):
+        yield from validate_one(container, field, spec, volumes)
+        yield from _validate_restarts(container, field)
+        yield from name_once(container["name"], f"{field}.name", seen)
+        yield from _validate_probes(container, field, spec.get("terminationGracePeriodSeconds", 0))
+    yield from _validate_host_ports(spec.get("containers") or [], "spec.containers")
+    if spec.get("hostNetwork"):
+        yield from _validate_ports_of_host(spec)
+    for field, container in checks.each(spec.get("initContainers"), "spec.initContainers"):
+        yield from validate_one(container, field, spec, volumes)
+        yield from _validate_restarts(container, field, is_init=True)
+        yield from name_once(container["name"], f"{field}.name", seen)
+        yield from _validate_host_ports([container], "spec.initContainers")
+        if container.get("restartPolicy") == "Always":
+            yield from _validate_probes(container, field, spec.get("terminationGracePeriodSeconds", 0))
+        else:
+            yield from (field_errors.forbidden(f"{field}.{name}", _ONLY_ALWAYS) for name in _NOT_FOR_INIT if name in container)
+            for at, policy in checks.each(container.get("resizePolicy"), f"{field}.resizePolicy"):
+                if policy["restartPolicy"] == "RestartContainer":
+                    yield field_errors.invalid(f"{at}.restartPolicy", policy["restartPolicy"], _RESTARTS_ON)
 
 
-def validate_name(name: str, field: str, seen: set[str]) -> list[FieldCause]:
+def name_once(name: str, field: str, seen: set[str]) -> list[FieldCause]:
     """Adds to the names seen."""
-    if not name:
-        return [field_errors.required(field)]
-    found = checks.named(name, field, names.dns_label)
-    if name in seen and not found:
-        found.append(field_errors.duplicate(field, name))
+    if name in seen:
+        return [field_errors.duplicate(field, name)]
     seen.add(name)
-    return found
+    return []
 
 
-def validate_one(container: Json, field: str, spec: Json) -> Iterator[FieldCause]:
+def validate_one(container: Json, field: str, spec: Json, volumes: Mapping[str, Json]) -> Iterator[FieldCause]:
     """What goes for containers of every sort. None but those that go on running have probes and hooks."""
-    image = container.get("image", "")
-    if not image:
+    name = container["name"]
+    yield from checks.named(name, f"{field}.name", names.dns_label) if name else [field_errors.required(f"{field}.name")]
+    if not container.get("image"):
         yield field_errors.required(f"{field}.image")
     yield from checks.one_of(container["terminationMessagePolicy"], f"{field}.terminationMessagePolicy", _MESSAGE_POLICIES)
     yield from checks.one_of(container["imagePullPolicy"], f"{field}.imagePullPolicy", PULL_POLICIES)
-    yield from _validate_ports(container.get("ports") or [], f"{field}.ports", on_host_network=spec.get("hostNetwork", False))
+    yield from _validate_ports(container.get("ports") or [], f"{field}.ports")
     yield from podenv.validate(container, field, spec.get("volumes") or [])
-    yield from podmounts.validate(container, field, spec.get("volumes") or [])
+    yield from podmounts.validate(container, field, volumes)
     yield from podresources.validate(container["resources"], f"{field}.resources", spec)
-    yield from _validate_restarts(container, field)
+    yield from podresources.validate_resize_policy(container.get("resizePolicy") or [], f"{field}.resizePolicy", spec["restartPolicy"])
     yield from podsecurity.validate_container(container.get("securityContext") or {}, f"{field}.securityContext", spec)
 
 
@@ -155,14 +166,21 @@ def validate_images(spec: Json) -> Iterator[FieldCause]:
     """Applies to pods alone: templates have been stored with such images."""
     for part in ("containers", "initContainers"):
         for field, container in checks.each(spec.get(part), f"spec.{part}"):
-            image = container.get("image", "")
-            if image != image.strip():
-                yield field_errors.invalid(f"{field}.image", image, "must not have leading or trailing whitespace")
+            yield from validate_image(container, field)
 
 
-def _validate_restarts(container: Json, field: str) -> Iterator[FieldCause]:
-    yield from podresources.validate_resize_policy(container.get("resizePolicy") or [], f"{field}.resizePolicy")
+def validate_image(container: Json, field: str) -> list[FieldCause]:
+    image = container.get("image", "")
+    trimmed = image == image.strip()
+    return [] if trimmed else [field_errors.invalid(f"{field}.image", image, "must not have leading or trailing whitespace")]
+
+
+def _validate_restarts(container: Json, field: str, *, is_init: bool = False) -> Iterator[FieldCause]:
     rules = container.get("restartPolicyRules") or []
+    if is_init and "restartPolicy" not in container:
+        if rules:
+            yield field_errors.required(f"{field}.restartPolicy", "must specify restartPolicy when restart rules are used")
+        return
     if "restartPolicy" in container:
         yield from checks.one_of(container["restartPolicy"], f"{field}.restartPolicy", _RESTART_POLICIES)
     elif rules:
@@ -176,9 +194,11 @@ def _validate_restarts(container: Json, field: str) -> Iterator[FieldCause]:
             yield field_errors.required(f"{at}.exitCodes", "must be specified")
         else:
             yield from checks.one_of(codes.get("operator", ""), f"{at}.exitCodes.operator", ("In", "NotIn"))
+            if len(codes.get("values") or ()) > _CODES_MAX:
+                yield field_errors.too_many_items(f"{at}.exitCodes.values", len(codes["values"]), _CODES_MAX)
 
 
-def _validate_ports(ports: Sequence[Json], field: str, *, on_host_network: bool) -> Iterator[FieldCause]:
+def _validate_ports(ports: Sequence[Json], field: str) -> Iterator[FieldCause]:
     seen: set[str] = set()
     for number, port in enumerate(ports):
         at, name, inner, outer = f"{field}[{number}]", port.get("name", ""), port["containerPort"], port.get("hostPort", 0)
@@ -192,19 +212,26 @@ def _validate_ports(ports: Sequence[Json], field: str, *, on_host_network: bool)
             yield from port_number(inner, f"{at}.containerPort")
         if outer:
             yield from port_number(outer, f"{at}.hostPort")
-        if outer and on_host_network and outer != inner:
-            yield field_errors.invalid(f"{at}.hostPort", outer, "must match `containerPort` when `hostNetwork` is true")
         yield from checks.one_of(port["protocol"], f"{at}.protocol", _PROTOCOLS)
 
 
-def _validate_host_ports(spec: Json) -> Iterator[FieldCause]:
-    """Two containers of a pod can't have the same port of the host; init containers may follow one another."""
+def _validate_ports_of_host(spec: Json) -> Iterator[FieldCause]:
+    """On the host's network a container has no other ports than the host; what a template leaves out its pods get."""
+    for field, container in checks.each(spec.get("containers"), "spec.containers"):
+        for at, port in checks.each(container.get("ports"), f"{field}.ports"):
+            if port.get("hostPort") and port["hostPort"] != port["containerPort"]:
+                text = "must match `containerPort` when `hostNetwork` is true"
+                yield field_errors.invalid(f"{at}.hostPort", port["hostPort"], text)
+
+
+def _validate_host_ports(containers: Sequence[Json], field: str) -> Iterator[FieldCause]:
+    """Two containers of a pod can't have the same port of the host; init containers may follow one another, so each comes alone."""
     seen: set[str] = set()
-    for number, container in enumerate(spec.get("containers") or []):
+    for number, container in enumerate(containers):
         for index, port in enumerate(container.get("ports") or []):
             if not port.get("hostPort"):
                 continue
             place = f"{port['protocol']}/{port.get('hostIP', '')}/{port['hostPort']}"
             if place in seen:
-                yield field_errors.duplicate(f"spec.containers[{number}].ports[{index}].hostPort", place)
+                yield field_errors.duplicate(f"{field}[{number}].ports[{index}].hostPort", place)
             seen.add(place)

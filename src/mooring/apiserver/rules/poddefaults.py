@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from mooring.api.quantity import Quantity, parse_quantity
 from mooring.apiserver.resource import Json
-from mooring.apiserver.rules import checks, claimspec, volumesources
+from mooring.apiserver.rules import checks, claimspec, podresources, volumesources
 
 _POD: Final[Json] = {
     "restartPolicy": "Always",
@@ -26,6 +25,7 @@ _UNWELL_S: Final = 300
 _UNWELL: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 _AGGREGATED: Final = ("cpu", "memory")
+_PAGES: Final = "hugepages-"
 
 
 def default(pod: Json) -> None:
@@ -36,8 +36,8 @@ def default(pod: Json) -> None:
     for container in containers_of(spec):
         _default_of_pod(container, on_host_network=spec.get("hostNetwork", False))
     checks.default_amounts(spec.get("overhead"))
-    if spec.get("resources"):
-        _default_pod_requests(spec)
+    if "resources" in spec:
+        _default_pod_resources(spec)
     _tolerate(spec)
     _default_status(pod["status"])
 
@@ -54,6 +54,8 @@ def default_spec(spec: Json) -> None:
         _default_volume(volume)
     for container in containers_of(spec):
         _default_container(container)
+    for part in ("limits", "requests"):
+        checks.default_amounts((spec.get("resources") or {}).get(part))
 
 
 def containers_of(spec: Json) -> Iterator[Json]:
@@ -96,6 +98,7 @@ def _default_container(container: Json) -> None:
         _fill(port, {"protocol": "TCP"})
     for variable in container.get("env") or []:
         _default_field((variable.get("valueFrom") or {}).get("fieldRef"))
+    _drop_stop_signal(container)
     for name in PROBES:
         if name in container:
             _fill(container[name], _PROBE)
@@ -105,6 +108,14 @@ def _default_container(container: Json) -> None:
             _default_handler(handler)
     for part in ("limits", "requests"):
         checks.default_amounts(container["resources"].get(part))
+
+
+def _drop_stop_signal(container: Json) -> None:
+    """Its feature is off in kube-apiserver. A life cycle of nothing else goes with it."""
+    if "stopSignal" in (container.get("lifecycle") or {}):
+        del container["lifecycle"]["stopSignal"]
+        if not container["lifecycle"]:
+            del container["lifecycle"]
 
 
 def pull_policy(image: str) -> str:
@@ -123,21 +134,22 @@ def _path_of(name: str) -> str:
     return name if slash else f"library/{name}"
 
 
-def _default_pod_requests(spec: Json) -> None:
-    """A pod that names resources as a whole asks for what its containers ask for, or else for its limits."""
-    resources, requests = spec["resources"], dict(spec["resources"].get("requests") or {})
-    checks.default_amounts(resources.get("limits"))
-    checks.default_amounts(requests)
-    for name in _AGGREGATED:
-        asked = [container["resources"].get("requests", {}).get(name) for container in spec.get("containers") or []]
-        given = [parse_quantity(text) for text in asked if text is not None]
-        if given and name not in requests:
-            requests[name] = str(Quantity(sum((amount.value for amount in given[1:]), given[0].value), given[0].style))
-    for name, limit in (resources.get("limits") or {}).items():
-        if name in _AGGREGATED or name.startswith("hugepages-"):
-            requests.setdefault(name, limit)
-    if requests:
-        resources["requests"] = requests
+def _default_pod_resources(spec: Json) -> None:
+    """A pod that names limits as a whole asks for what its containers ask for, or else for its limits. Pages are limited as theirs are."""
+    resources = spec["resources"]
+    limits, requests = dict(resources.get("limits") or {}), dict(resources.get("requests") or {})
+    if limits or requests:
+        for name, amount in podresources.aggregated(spec, "limits").items():
+            if name.startswith(_PAGES) and name not in requests:
+                limits.setdefault(name, str(amount))
+    if limits:
+        for name, amount in podresources.aggregated(spec, "requests").items():
+            if name in _AGGREGATED:
+                requests.setdefault(name, str(amount))
+        for name, limit in limits.items():
+            if name in _AGGREGATED or name.startswith(_PAGES):
+                requests.setdefault(name, limit)
+    resources.update({part: amounts for part, amounts in (("limits", limits), ("requests", requests)) if amounts})
 
 
 def _default_handler(handler: Json) -> None:

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from mooring.api import names
-from mooring.api.quantity import parse_quantity
 from mooring.apiserver import field_errors
 from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json
-from mooring.apiserver.rules import checks
+from mooring.apiserver.rules import checks, podfields
 from mooring.apiserver.rules.secret import key_reasons
 
 _NAME: Final = re.compile(r"[ -<>-~]+")
@@ -28,9 +27,6 @@ _FIELDS: Final = (
     "status.podIP",
     "status.podIPs",
 )
-_KNOWN: Final = (*_FIELDS, "metadata.labels", "metadata.annotations")
-_WITH_KEY: Final = re.compile(r"metadata\.(annotations|labels)\['.+'\]")
-_AMOUNTS: Final = tuple(f"{part}.{name}" for part in ("limits", "requests") for name in ("cpu", "ephemeral-storage", "memory"))
 _TWO_FIELDS: Final = "may not have more than one field specified at a time"
 
 
@@ -55,7 +51,7 @@ def _validate_files(container: Json, field: str, volumes: Sequence[Json]) -> Ite
         if source is None:
             continue
         name, at = source["volumeName"], f"{field}.env[{number}].valueFrom.fileKeyRef.volumeName"
-        volume = next((volume for volume in volumes if volume["name"] == name), None)
+        volume = next((volume for volume in reversed(volumes) if volume["name"] == name), None)
         if volume is None:
             yield field_errors.not_found(at, name)
         elif "emptyDir" not in volume:
@@ -81,9 +77,9 @@ def _validate_source(variable: Json, field: str) -> Iterator[FieldCause]:
         yield field_errors.invalid(field, "", f"must specify one of: {named}")
         return
     if "fieldRef" in source:
-        yield from _validate_field(source["fieldRef"], f"{field}.fieldRef")
+        yield from podfields.validate_field(source["fieldRef"], f"{field}.fieldRef", _FIELDS)
     if "resourceFieldRef" in source:
-        yield from _validate_amount(source["resourceFieldRef"], f"{field}.resourceFieldRef")
+        yield from podfields.validate_amount(source["resourceFieldRef"], f"{field}.resourceFieldRef")
     for name in ("configMapKeyRef", "secretKeyRef"):
         if name in source:
             yield from _validate_key(source[name], f"{field}.{name}")
@@ -95,33 +91,6 @@ def _validate_source(variable: Json, field: str) -> Iterator[FieldCause]:
         yield field_errors.invalid(field, "", _TWO_FIELDS)
 
 
-def _validate_field(reference: Json, field: str) -> list[FieldCause]:
-    path, version, at = reference["fieldPath"], reference["apiVersion"], f"{field}.fieldPath"
-    if not path:
-        return [field_errors.required(at)]
-    if version != "v1":
-        return [field_errors.invalid(at, path, f"error converting fieldPath: unsupported pod version: {version}")]
-    if _WITH_KEY.fullmatch(path):
-        return []
-    if path not in _KNOWN:
-        return [field_errors.invalid(at, path, f"error converting fieldPath: field label not supported: {path}")]
-    return checks.one_of(path, at, _FIELDS)
-
-
-def _validate_amount(reference: Json, field: str) -> list[FieldCause]:
-    resource = reference["resource"]
-    if not resource:
-        return [field_errors.required(f"{field}.resource")]
-    if not resource.startswith(("limits.hugepages-", "requests.hugepages-")):
-        found = checks.one_of(resource, f"{field}.resource", _AMOUNTS)
-        if found:
-            return found
-    if resource.endswith(".cpu") and parse_quantity(reference["divisor"]).value not in (0, 1, parse_quantity("1m").value):
-        text = "only divisor's values 1m and 1 are supported with the cpu resource"
-        return [field_errors.invalid(f"{field}.divisor", resource, text)]
-    return []
-
-
 def _validate_key(reference: Json, field: str) -> list[FieldCause]:
     found = checks.named(reference.get("name", ""), f"{field}.name", names.dns_subdomain)
     if not reference["key"]:
@@ -131,13 +100,12 @@ def _validate_key(reference: Json, field: str) -> list[FieldCause]:
 
 def _validate_all_of(source: Json, field: str, number: int) -> list[FieldCause]:
     given = [name for name in ("configMapRef", "secretRef") if name in source]
-    if not given:
-        return [field_errors.invalid(field, "", "must specify one of: `configMapRef` or `secretRef`")]
-    found = [field_errors.invalid(field, "", _TWO_FIELDS)] if len(given) > 1 else []
+    found = [] if given else [field_errors.invalid(field, "", "must specify one of: `configMapRef` or `secretRef`")]
+    found += [field_errors.invalid(field, "", _TWO_FIELDS)] if len(given) > 1 else []
     prefix = source.get("prefix", "")
     if prefix and not _NAME.fullmatch(prefix):
         found.append(field_errors.invalid(f"{field}[{number}].prefix", prefix, _NAME_TEXT))
     for part in given:
         name, at = source[part].get("name", ""), f"{field}[{number}].{part}.name"
-        found += checks.named(name, at, names.dns_subdomain) if name else [field_errors.required(at)]
+        found += checks.named(name, at, names.prefix_of(names.dns_subdomain)) if name else [field_errors.required(at)]
     return found

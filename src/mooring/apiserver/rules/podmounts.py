@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from mooring.apiserver import field_errors
@@ -16,16 +16,16 @@ _RECURSIVE: Final = ("Disabled", "Enabled", "IfPossible")
 _BLOCK: Final = ("persistentVolumeClaim", "ephemeral")
 
 
-def validate(container: Json, field: str, volumes: Sequence[Json]) -> Iterator[FieldCause]:
+def validate(container: Json, field: str, volumes: Mapping[str, Json]) -> Iterator[FieldCause]:
+    """volumes: the pod's, those with which something is wrong left out."""
     mounts, devices = container.get("volumeMounts") or [], container.get("volumeDevices") or []
-    by_name = {volume["name"]: volume for volume in volumes}
     privileged = (container.get("securityContext") or {}).get("privileged", False)
-    yield from _validate_mounts(mounts, devices, f"{field}.volumeMounts", by_name, privileged=privileged)
-    yield from _validate_devices(devices, mounts, f"{field}.volumeDevices", by_name)
+    yield from _validate_mounts(mounts, devices, f"{field}.volumeMounts", volumes, privileged=privileged)
+    yield from _validate_devices(devices, mounts, f"{field}.volumeDevices", volumes)
 
 
 def _validate_mounts(
-    mounts: Sequence[Json], devices: Sequence[Json], field: str, volumes: dict[str, Json], *, privileged: bool
+    mounts: Sequence[Json], devices: Sequence[Json], field: str, volumes: Mapping[str, Json], *, privileged: bool
 ) -> Iterator[FieldCause]:
     paths: set[str] = set()
     for number, mount in enumerate(mounts):
@@ -42,7 +42,7 @@ def _validate_mounts(
         yield from _validate_propagation(mount, field, privileged=privileged)
 
 
-def _validate_devices(devices: Sequence[Json], mounts: Sequence[Json], field: str, volumes: dict[str, Json]) -> Iterator[FieldCause]:
+def _validate_devices(devices: Sequence[Json], mounts: Sequence[Json], field: str, volumes: Mapping[str, Json]) -> Iterator[FieldCause]:
     seen: set[str] = set()
     paths: set[str] = set()
     for number, device in enumerate(devices):
@@ -57,12 +57,13 @@ def _validate_devices(devices: Sequence[Json], mounts: Sequence[Json], field: st
             yield field_errors.invalid(f"{at}.devicePath", path, "must be unique")
         if ".." in path.split("/"):
             yield field_errors.invalid(f"{at}.devicePath", path, "can not contain backsteps ('..')")
+        else:
+            paths.add(path)
         yield from _validate_apart(name, path, mounts, at, ("mountPath", "devicePath", "volumeMounts"))
-        seen.add(name)
-        paths.add(path)
+        seen |= {name} - {""}
 
 
-def _validate_place(name: str, name_field: str, path: str, path_field: str, volumes: dict[str, Json]) -> list[FieldCause]:
+def _validate_place(name: str, name_field: str, path: str, path_field: str, volumes: Mapping[str, Json]) -> list[FieldCause]:
     found = [] if name else [field_errors.required(name_field)]
     if name not in volumes:
         found.append(field_errors.not_found(name_field, name))
@@ -70,18 +71,22 @@ def _validate_place(name: str, name_field: str, path: str, path_field: str, volu
 
 
 def _validate_apart(name: str, path: str, others: Sequence[Json], at: str, words: tuple[str, str, str]) -> Iterator[FieldCause]:
-    """A volume is mounted or a device, never both. words: the path's member there and here, and what the others are called."""
+    """A volume is mounted or a device, never both. words: the path's member there and here, and what the others are called.
+
+    Of several others with one name the last counts.
+    """
     there, here, called = words
-    if any(other["name"] == name for other in others):
+    places = {other["name"]: other[there] for other in others}
+    if name in places:
         yield field_errors.invalid(f"{at}.name", name, f"must not already exist in {called}")
-    if any(other[there] == path for other in others):
+    if path in places.values():
         yield field_errors.invalid(f"{at}.{here}", path, f"must not already exist as a path in {called}")
 
 
 def _validate_expression(mount: Json, at: str, field: str) -> list[FieldCause]:
-    if mount.get("subPath"):
-        return [field_errors.invalid(f"{at}.subPathExpr", mount["subPathExpr"], "subPathExpr and subPath are mutually exclusive")]
-    return relative_path(mount["subPathExpr"], f"{field}.subPathExpr")
+    text, expression = "subPathExpr and subPath are mutually exclusive", mount["subPathExpr"]
+    both = [field_errors.invalid(f"{at}.subPathExpr", expression, text)] if mount.get("subPath") else []
+    return both + relative_path(expression, f"{field}.subPathExpr")
 
 
 def _validate_propagation(mount: Json, field: str, *, privileged: bool) -> Iterator[FieldCause]:
@@ -93,6 +98,6 @@ def _validate_propagation(mount: Json, field: str, *, privileged: bool) -> Itera
     yield from checks.one_of(recursive, f"{field}.recursiveReadOnly", _RECURSIVE)
     if recursive in ("Enabled", "IfPossible") and not mount.get("readOnly"):
         yield field_errors.forbidden(f"{field}.recursiveReadOnly", "may only be specified when readOnly is true")
-    elif recursive in ("Enabled", "IfPossible") and propagation != "None":
+    if recursive in ("Enabled", "IfPossible") and propagation != "None":
         text = "may only be specified when mountPropagation is None or not specified"
         yield field_errors.forbidden(f"{field}.recursiveReadOnly", text)

@@ -39,7 +39,7 @@ def validate_tolerations(tolerations: Sequence[Json]) -> Iterator[FieldCause]:
         if operator == "Exists" and value:
             yield field_errors.invalid(f"{field}.operator", value, "value must be empty when `operator` is 'Exists'")
         elif operator in ("", "Equal"):
-            yield from checks.named(value, f"{field}.operator", names.label_value)
+            yield from checks.named_once(value, f"{field}.operator", names.label_value)
         if operator in _COMPARING:  # (behind a gate that is shut; the text names them all the same)
             yield field_errors.not_supported(f"{field}.operator", operator, ("Equal", "Exists", *_COMPARING))
         else:
@@ -53,7 +53,7 @@ def _validate_affinity(affinity: Json, field: str) -> Iterator[FieldCause]:
         yield from selectors.validate_nodes(node[_REQUIRED], f"{field}.nodeAffinity.{_REQUIRED}")
     for at, term in checks.each(node.get(_PREFERRED), f"{field}.nodeAffinity.{_PREFERRED}"):
         yield from _weight(term, at)
-        yield from selectors.validate_term(term["preference"], f"{at}.preference")
+        yield from selectors.validate_term(term["preference"], f"{at}.preference", any_value=True)
     for part in ("podAffinity", "podAntiAffinity"):
         content = affinity.get(part) or {}
         for number, term in enumerate(content.get(_REQUIRED) or []):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from mooring.api import names
-from mooring.api.quantity import parse_quantity
+from mooring.api.quantity import Quantity, parse_quantity
 from mooring.apiserver import field_errors
 from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json
@@ -27,45 +27,96 @@ _HUGE: Final = "hugepages-"
 _COUNTED: Final = ("cpu", "memory")
 
 
-def validate(resources: Json, field: str, spec: Json) -> Iterator[FieldCause]:
-    """For a container."""
+def validate(
+    resources: Json, field: str, spec: Json, validate_name: Callable[[str, str], Iterable[FieldCause]] | None = None
+) -> Iterator[FieldCause]:
+    """validate_name: without it, as for a container."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-    yield from _validate_amounts(limits, f"{field}.limits")
-    yield from _validate_amounts(requests, f"{field}.requests")
+    yield from _validate_amounts(limits, f"{field}.limits", validate_name)
+    yield from _validate_amounts(requests, f"{field}.requests", validate_name)
     yield from _validate_order(limits, requests, field)
     if any(name.startswith(_HUGE) for name in (*limits, *requests)) and not any(name in (*limits, *requests) for name in _COUNTED):
         yield field_errors.forbidden(field, "HugePages require cpu or memory")
-    known = [claim["name"] for claim in spec.get("resourceClaims") or []]
+    known = {claim["name"] for claim in spec.get("resourceClaims") or [] if claim["name"]}
     yield from _validate_claims(resources.get("claims") or [], f"{field}.claims", known)
 
 
 def validate_pod(spec: Json) -> Iterator[FieldCause]:
     """For the pod as a whole."""
-    yield from _validate_amounts(spec.get("overhead") or {}, "spec.overhead.limits")
-    resources = spec.get("resources") or {}
-    for part in ("limits", "requests"):
-        yield from _validate_amounts(resources.get(part) or {}, f"spec.resources.{part}", _validate_pods_name)
+    yield from validate({"limits": spec.get("overhead")}, "spec.overhead", spec)
+    resources = spec.get("resources")
+    if resources is None:
+        return
+    if (spec.get("os") or {}).get("name") == "windows":
+        yield field_errors.forbidden("spec.resources", "may not be set for a windows pod")
+        return
     if resources.get("claims"):
         yield field_errors.forbidden("spec.resources.claims", "claims may not be set for Resources at pod-level")
-    known = [claim["name"] for claim in spec.get("resourceClaims") or []]
-    yield from _validate_claims(resources.get("claims") or [], "spec.resources.claims", known)
-    yield from _validate_order(resources.get("limits") or {}, resources.get("requests") or {}, "spec.resources")
-    for name, text in (resources.get("requests") or {}).items():
-        asked = sum(amounts_of(spec.get("containers") or [], "requests", name))
-        if parse_quantity(text).value < asked:
-            wrong = f"must be greater than or equal to aggregate container requests of {asked}"
-            yield field_errors.invalid(f"spec.resources.requests[{name}]", text, wrong)
+    yield from validate(resources, "spec.resources", spec, _validate_pods_name)
+    yield from _validate_sums(resources, spec)
 
 
-def validate_resize_policy(policies: Sequence[Json], field: str) -> Iterator[FieldCause]:
+def _validate_sums(resources: Json, spec: Json) -> Iterator[FieldCause]:
+    """The pod as a whole asks for what its containers ask for, and none of them has a higher limit."""
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    for part, given, names_of in (("requests", requests, ""), ("limits", limits, _HUGE)):
+        for name, amount in aggregated(spec, part).items():
+            if name in given and name.startswith(names_of) and amount.value > parse_quantity(given[name]).value:
+                wrong = f"must be greater than or equal to aggregate container {part} of {amount}"
+                yield field_errors.invalid(f"spec.resources.{part}[{name}]", given[name], wrong)
+    for field, container in checks.each(spec.get("containers"), "spec.resources.containers"):
+        for name, text in (container["resources"].get("limits") or {}).items():
+            if name in limits and parse_quantity(text).value > parse_quantity(limits[name]).value:
+                wrong = f"must be less than or equal to pod limits of {limits[name]}"
+                yield field_errors.invalid(f"{field}[{name}].limits", text, wrong)
+
+
+def aggregated(spec: Json, part: str) -> dict[str, Quantity]:
+    """What the containers need at once. part: limits or requests.
+
+    An init container runs before the others, beside those that were started before it and go on.
+    """
+    total, lasting, at_start = dict[str, Quantity](), dict[str, Quantity](), dict[str, Quantity]()
+    for container in spec.get("containers") or []:
+        _add(total, container, part)
+    for container in spec.get("initContainers") or []:
+        if container.get("restartPolicy") == "Always":
+            _add(total, container, part)
+            _add(lasting, container, part)
+            _raise_to(at_start, lasting)
+        else:
+            now = dict(lasting)
+            _add(now, container, part)
+            _raise_to(at_start, now)
+    _raise_to(total, at_start)
+    return total
+
+
+def _add(sums: dict[str, Quantity], container: Json, part: str) -> None:
+    for name, text in (container["resources"].get(part) or {}).items():
+        more, before = parse_quantity(text), sums.get(name)
+        sums[name] = more if before is None or not before.value else Quantity(before.value + more.value, before.style)
+
+
+def _raise_to(most: dict[str, Quantity], other: dict[str, Quantity]) -> None:
+    for name, amount in other.items():
+        if name not in most or amount.value > most[name].value:
+            most[name] = amount
+
+
+def validate_resize_policy(policies: Sequence[Json], field: str, restart_policy: str) -> Iterator[FieldCause]:
+    """restart_policy: the pod's."""
     seen: set[str] = set()
     for number, policy in enumerate(policies):
         name = policy["resourceName"]
         if name in seen:
             yield field_errors.duplicate(f"{field}[{number}]", name)
         seen.add(name)
-        yield from checks.one_of(name, field, _COUNTED)
-        yield from checks.one_of(policy["restartPolicy"], field, ("NotRequired", "RestartContainer"))
+        yield from checks.one_of(name, field, _COUNTED) if name else [field_errors.required(field)]
+        how = policy["restartPolicy"]
+        yield from checks.one_of(how, field, ("NotRequired", "RestartContainer")) if how else [field_errors.required(field)]
+        if restart_policy == "Never" and how != "NotRequired":
+            yield field_errors.invalid(field, how, "must be 'NotRequired' when pod `restartPolicy` is 'Never'")
 
 
 def amounts_of(containers: Iterable[Json], part: str, name: str) -> list[Any]:
@@ -99,6 +150,17 @@ def _validate_amounts(
             yield field_errors.invalid(at, text, "must be greater than or equal to 0")
         if (name in _WHOLE or _is_extended(name)) and not amount.is_whole:
             yield field_errors.invalid(at, text, "must be an integer")
+        if name.startswith(_HUGE) and not _is_multiple(amount, name.removeprefix(_HUGE)):
+            yield field_errors.invalid(at, text, f"{text} is not positive integer multiple of {name}")
+
+
+def _is_multiple(amount: Quantity, size: str) -> bool:
+    """size: of a page, as the resource's name says it."""
+    try:
+        page = parse_quantity(size)
+    except ValueError:
+        return False
+    return page.value > 0 and page.is_whole and amount.whole % page.whole == 0
 
 
 def _validate_pods_name(name: str, at: str) -> list[FieldCause]:
@@ -148,10 +210,21 @@ def _validate_order(limits: Json, requests: Json, field: str) -> Iterator[FieldC
             yield field_errors.invalid(f"{field}.requests", text, f"must be less than or equal to {name} limit of {limits[name]}")
 
 
-def _validate_claims(claims: Sequence[Json], field: str, known: Sequence[str]) -> list[FieldCause]:
-    shown = "which is empty" if not known else f"[{', '.join(known)}]"
-    text = f"must be one of the names in pod.spec.resourceClaims {shown}"
-    unknown = [(number, claim["name"]) for number, claim in enumerate(claims) if claim["name"] not in known]
-    return [
-        FieldCause("FieldValueNotFound", f"{field}[{number}]", f"Not found: {field_errors.shown(name)}: {text}") for number, name in unknown
-    ]
+def _validate_claims(claims: Sequence[Json], field: str, known: set[str]) -> Iterator[FieldCause]:
+    """Each is of a claim of the pod, and names what no other does: a request of it, or all of it."""
+    text = f"must be one of the names in pod.spec.resourceClaims{': ' + ', '.join(sorted(known)) if known else ' which is empty'}"
+    seen: set[tuple[str, str]] = set()
+    for at, claim in checks.each(claims, field):
+        name, request = claim["name"], claim.get("request", "")
+        if not name:
+            yield field_errors.required(at)
+            continue
+        if (name, "") in seen:
+            yield field_errors.duplicate(at, name)
+        else:
+            yield from checks.named(request, f"{at}.request", names.dns_label) if request else ()
+            if (name, request) in seen or (not request and name in (other for other, _ in seen)):
+                yield field_errors.duplicate(at, f"{name}/{request}" if request else name)
+            seen.add((name, request))
+        if name not in known:
+            yield FieldCause("FieldValueNotFound", at, f"Not found: {field_errors.shown(name)}: {text}")

@@ -94,7 +94,7 @@ def _validate_app_armor(profile: Json, field: str) -> Iterator[FieldCause]:
     if kind != "Localhost":
         if local is not None and kind in _PROFILES:
             yield field_errors.invalid(at, local, "can only be set when AppArmor type is Localhost")
-    elif local is None or not local.strip():
+    elif not local:
         yield field_errors.required(at, "must be set when AppArmor type is Localhost")
     else:
         if local != local.strip():

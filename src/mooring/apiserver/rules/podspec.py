@@ -11,12 +11,13 @@ from mooring.api import names
 from mooring.apiserver import field_errors, metadata
 from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json
-from mooring.apiserver.rules import checks, podcontainers, podmounts, podplacement, podresources, podsecurity, podvolumes, podwindows
+from mooring.apiserver.rules import checks, podcontainers, podplacement, podresources, podsecurity, podvolumes, podwindows
 
 RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
 _DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _SECONDS_MAX: Final = 2**31 - 1
 _IP_TEXT: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+_LEADING_ZEROS: Final = re.compile(r"(?<![0-9a-fA-F:])0+(?=[0-9]+\.)|(?<=\.)0+(?=[0-9])|(?<=:)0+(?=[0-9]+\.)")
 _SEARCH: Final = re.compile(r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*")
 _SEARCH_TEXT: Final = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', "
@@ -29,14 +30,22 @@ _NAMES: Final[tuple[tuple[str, Callable[[str], list[str]]], ...]] = (
     ("subdomain", names.dns_label),
     ("priorityClassName", names.dns_subdomain),
 )
-_NOT_EPHEMERAL: Final = ("ports", "resources", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle", "resizePolicy")
+_NOT_EPHEMERAL: Final = (
+    *("ports", "resources", "resizePolicy", "restartPolicy", "restartPolicyRules"),
+    *("livenessProbe", "readinessProbe", "startupProbe", "lifecycle"),
+)
+_NAMESERVERS_MAX: Final = 3
+_SEARCHES_MAX: Final = 32
+_SEARCH_LETTERS_MAX: Final = 2048
+_SUBDOMAIN_MAX: Final = 253
 _HOSTNAME_BYTES_MAX: Final = 64
 
 
-def validate(pod: Json) -> Iterator[FieldCause]:
-    spec = pod["spec"]
-    yield from podvolumes.validate(spec, pod["metadata"].get("name", ""))
-    yield from podcontainers.validate(spec)
+def validate(spec: Json, name: str | None) -> Iterator[FieldCause]:
+    """name: the pod's; None for a template."""
+    found, volumes = podvolumes.examine(spec, name)
+    yield from found
+    yield from podcontainers.validate(spec, volumes)
     yield from podresources.validate_pod(spec)
     yield from checks.one_of(spec["restartPolicy"], "spec.restartPolicy", RESTART_POLICIES)
     for part, rule in _NAMES:
@@ -55,7 +64,8 @@ def validate(pod: Json) -> Iterator[FieldCause]:
     if spec.get("hostUsers") is False:
         yield from (field_errors.forbidden(field, "when `hostUsers` is false") for field in _parts_of_the_host(spec))
     if "os" in spec:
-        yield from checks.one_of(spec["os"]["name"], "spec.os", ("linux", "windows"))
+        system = spec["os"]["name"]
+        yield from checks.one_of(system, "spec.os", ("linux", "windows")) if system else [field_errors.required("spec.os.name")]
     yield from podwindows.validate_pod(spec)
 
 
@@ -71,30 +81,40 @@ def _parts_of_the_host(spec: Json) -> Iterator[str]:
 
 
 def address(text: str, field: str) -> list[FieldCause]:
+    plain = _LEADING_ZEROS.sub("", text)
     try:
-        ipaddress.ip_address(text)
+        if "%" in text:
+            raise ValueError
+        found = ipaddress.ip_address(plain)
     except ValueError:
         return [field_errors.invalid(field, text, _IP_TEXT)]
+    if plain != text:
+        return [field_errors.invalid(field, text, "must not have leading 0s")]
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
+        return [field_errors.invalid(field, text, "must not be an IPv4-mapped IPv6 address")]
     return []
 
 
-def validate_ephemeral(spec: Json, field: str) -> Iterator[FieldCause]:
-    """Also where none is allowed: a template's are looked at before they are refused."""
+def validate_ephemeral(spec: Json, name: str | None) -> Iterator[FieldCause]:
+    """Also where none is allowed: a template's are looked at before they are refused. name: as in `validate`."""
     targets = [container["name"] for part in ("containers", "initContainers") for container in spec.get(part) or []]
+    _, volumes = podvolumes.examine(spec, name)
     seen = set(targets)
-    for at, container in checks.each(spec.get("ephemeralContainers"), field):
-        yield from podcontainers.validate_name(container["name"], f"{at}.name", seen)
+    for at, container in checks.each(spec.get("ephemeralContainers"), "spec.ephemeralContainers"):
+        yield from podcontainers.validate_one(container, at, spec, volumes)
+        yield from podcontainers.validate_image(container, at)
+        yield from podcontainers.name_once(container["name"], f"{at}.name", seen)
         if container.get("targetContainerName") and container["targetContainerName"] not in targets:
             yield field_errors.not_found(f"{at}.targetContainerName", container["targetContainerName"])
         yield from (
             field_errors.forbidden(f"{at}.{part}", "cannot be set for an Ephemeral Container")
             for part in _NOT_EPHEMERAL
-            if container.get(part)
+            if part in container and (container[part] or part != "resources")
         )
-        if not container.get("image"):
-            yield field_errors.required(f"{at}.image")
-        yield from checks.one_of(container["imagePullPolicy"], f"{at}.imagePullPolicy", podcontainers.PULL_POLICIES)
-        yield from podmounts.validate(container, at, spec.get("volumes") or [])
+        for place, mount in checks.each(container.get("volumeMounts"), f"{at}.volumeMounts"):
+            for part in ("subPath", "subPathExpr"):
+                if mount.get(part):
+                    yield field_errors.forbidden(f"{place}.{part}", "cannot be set for an Ephemeral Container")
 
 
 def _validate_hostname(spec: Json) -> Iterator[FieldCause]:
@@ -116,12 +136,28 @@ def _validate_dns(spec: Json) -> Iterator[FieldCause]:
         yield field_errors.required("spec.dnsConfig", "must provide `dnsConfig` when `dnsPolicy` is None")
     elif policy == "None" and config is not None and not config.get("nameservers"):
         yield field_errors.required("spec.dnsConfig.nameservers", "must provide at least one DNS nameserver when `dnsPolicy` is None")
-    for number, server in enumerate((config or {}).get("nameservers") or []):
-        yield from address(server, f"spec.dnsConfig.nameservers[{number}]")
-    for number, search in enumerate((config or {}).get("searches") or []):
-        if search != "." and not _SEARCH.fullmatch(search.removesuffix(".")):
-            yield field_errors.invalid(f"spec.dnsConfig.searches[{number}]", search, _SEARCH_TEXT)
-    for number, option in enumerate((config or {}).get("options") or []):
+    elif config is not None:
+        yield from _validate_dns_config(config, "spec.dnsConfig")
+
+
+def _validate_dns_config(config: Json, field: str) -> Iterator[FieldCause]:
+    servers, searches = config.get("nameservers") or [], config.get("searches") or []
+    if len(servers) > _NAMESERVERS_MAX:
+        yield field_errors.invalid(f"{field}.nameservers", servers, f"must not have more than {_NAMESERVERS_MAX} nameservers")
+    if len(searches) > _SEARCHES_MAX:
+        yield field_errors.invalid(f"{field}.searches", searches, f"must not have more than {_SEARCHES_MAX} search paths")
+    if len(" ".join(searches).encode()) > _SEARCH_LETTERS_MAX:
+        text = f"must not have more than {_SEARCH_LETTERS_MAX} characters (including spaces) in the search list"
+        yield field_errors.invalid(f"{field}.searches", searches, text)
+    for at, server in checks.each(servers, f"{field}.nameservers"):
+        yield from address(server, at)
+    for at, search in checks.each(searches, f"{field}.searches"):
+        name = search.removesuffix(".")
+        if len(name.encode()) > _SUBDOMAIN_MAX:
+            yield field_errors.invalid(at, search, f"must be no more than {_SUBDOMAIN_MAX} characters")
+        if search != "." and not _SEARCH.fullmatch(name):
+            yield field_errors.invalid(at, search, _SEARCH_TEXT)
+    for number, option in enumerate(config.get("options") or []):
         if not option.get("name"):
             yield field_errors.required(f"spec.dnsConfig.options[{number}]", "must not be empty")
 
@@ -133,10 +169,17 @@ def _validate_lists(spec: Json) -> Iterator[FieldCause]:
             yield from checks.named(name, f"spec.hostAliases[{number}].hostnames[{index}]", names.dns_subdomain)
     for number, gate in enumerate(spec.get("readinessGates") or []):
         yield from checks.named(gate["conditionType"], f"spec.readinessGates[{number}].conditionType", names.qualified_name)
+    seen: set[str] = set()
     for number, claim in enumerate(spec.get("resourceClaims") or []):
         given = [part for part in ("resourceClaimName", "resourceClaimTemplateName") if part in claim]
         at = f"spec.resourceClaims[{number}]"
-        yield from checks.named(claim["name"], f"{at}.name", names.dns_label) if claim["name"] else [field_errors.required(f"{at}.name")]
+        if not claim["name"]:
+            yield field_errors.required(f"{at}.name")
+        elif claim["name"] in seen:
+            yield field_errors.duplicate(f"{at}.name", claim["name"])
+        else:
+            yield from checks.named(claim["name"], f"{at}.name", names.dns_label)
+        seen.add(claim["name"])
         for part in given:
             yield from checks.named(claim[part], f"{at}.{part}", names.dns_subdomain)
         if not given:

@@ -13,6 +13,7 @@ from mooring.apiserver.rules import checks, podsecurity, podspec
 
 _RESOURCES: Final = "allocatedResourcesStatus"
 _HEALTH: Final = ("Healthy", "Unhealthy", "Unknown")
+_MESSAGE_MAX: Final = 1024
 _NO_CLAIM: Final = (
     "must match one of the container's resource claims in a format 'claim:<claimName>/<request>' or 'claim:<claimName>' if request is empty"
 )
@@ -32,9 +33,9 @@ def validate(new: Json, old: Json) -> Iterator[FieldCause]:
             yield field_errors.forbidden("status.nominatedNodeName", "may not be set on pods that are already bound to a node")
     yield from _validate_addresses(status)
     for number, condition in enumerate(status.get("conditions") or []):
+        yield from checks.not_negative(condition.get("observedGeneration"), f"status.conditions[{number}].observedGeneration")
         yield from checks.named(condition["type"], f"status.conditions[{number}].Type", names.qualified_name)
-    if status.get("observedGeneration", 0) < 0:
-        yield field_errors.invalid("status.observedGeneration", status["observedGeneration"], "must be a non-negative integer")
+    yield from checks.not_negative(status.get("observedGeneration"), "status.observedGeneration")
     for part in _STATUSES:
         yield from _validate_states(status, before, part, old["spec"])
         yield from _validate_users(status.get(part), f"status.{part}", new["spec"])
@@ -53,24 +54,32 @@ def _validate_health(states: list[Json] | None, containers: list[Json] | None, f
     """How the resources are that containers have asked for. A status may say anything about containers that the spec doesn't have."""
     asked = {container["name"]: container.get("resources") or {} for container in containers or []}
     for number, state in enumerate(states or []):
-        for place, told in enumerate(state.get(_RESOURCES) or [] if state["name"] in asked else []):
-            yield from _validate_allocated(told, asked[state["name"]], f"{field}[{number}].{_RESOURCES}[{place}]")
+        for at, told in checks.each(state.get(_RESOURCES), f"{field}[{number}].{_RESOURCES}"):
+            if state["name"] in asked:
+                yield from _validate_asked_for(told["name"], asked[state["name"]], f"{at}.name")
+            yield from _validate_parts(told.get("resources") or [], f"{at}.resources")
 
 
-def _validate_allocated(told: Json, asked: Json, field: str) -> Iterator[FieldCause]:
-    name, claims = told["name"], asked.get("claims") or []
+def _validate_asked_for(name: str, asked: Json, field: str) -> Iterator[FieldCause]:
+    claims = asked.get("claims") or []
     own = {f"claim:{claim['name']}/{claim['request']}" if claim.get("request") else f"claim:{claim['name']}" for claim in claims}
     if name.startswith("claim:"):
         if name not in own:
-            yield field_errors.invalid(f"{field}.name", name, _NO_CLAIM)
+            yield field_errors.invalid(field, name, _NO_CLAIM)
     elif name not in (asked.get("requests") or {}):
-        yield field_errors.invalid(f"{field}.name", name, "must match one of the container's resource requests")
-    parts = told.get("resources") or []
+        yield field_errors.invalid(field, name, "must match one of the container's resource requests")
+
+
+def _validate_parts(parts: list[Json], field: str) -> Iterator[FieldCause]:
     twice = checks.repeated([part["resourceID"] for part in parts])
     for number, part in enumerate(parts):
         if number in twice:
-            yield field_errors.duplicate(f"{field}.resources[{number}].resourceID", part["resourceID"])
-        yield from checks.one_of(part.get("health", ""), f"{field}.resources[{number}].health", _HEALTH)
+            yield field_errors.duplicate(f"{field}[{number}].resourceID", part["resourceID"])
+        yield from checks.one_of(part.get("health", ""), f"{field}[{number}].health", _HEALTH)
+        if part.get("message") == "":
+            yield field_errors.required(f"{field}[{number}].message", "must be non-empty if specified")
+        elif len(part.get("message", "").encode()) > _MESSAGE_MAX:
+            yield field_errors.too_long(f"{field}[{number}].message", _MESSAGE_MAX)
 
 
 def _validate_addresses(status: Json) -> list[FieldCause]:
@@ -132,7 +141,7 @@ def _validate_claims(claims: list[Json], spec: Json, field: str) -> Iterator[Fie
         at = f"{field}[{number}]"
         if claim["name"] not in known:
             yield field_errors.invalid(f"{at}.name", claim["name"], "must match the name of an entry in `spec.resourceClaims`")
-        elif number in twice:
+        if number in twice:
             yield field_errors.duplicate(f"{at}.name", claim["name"])
         if "resourceClaimName" in claim:
             yield from checks.named(claim["resourceClaimName"], f"{at}.resourceClaimName", names.dns_subdomain)

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from mooring.api import names
 from mooring.api.matching import selects
 from mooring.api.meta import LabelSelector
 from mooring.apiserver import field_errors, metadata
@@ -56,15 +57,16 @@ def prepare_update(new: Json, old: Json, _now: float) -> None:
 def validate(template: Json) -> Iterator[FieldCause]:
     """As a pod's, each cause below the template."""
     yield from _validate_metadata(template)
-    pod = {"metadata": template["metadata"], "spec": template["spec"]}
-    for cause in podspec.validate(pod):
+    spec = template["spec"]
+    for cause in (*podspec.validate(spec, None), *podspec.validate_ephemeral(spec, None)):
         yield dataclasses.replace(cause, field=f"{FIELD}.{cause.field}")
-    if pod["spec"].get("ephemeralContainers"):
-        for cause in podspec.validate_ephemeral(pod["spec"], "spec.ephemeralContainers"):
-            yield dataclasses.replace(cause, field=f"{FIELD}.{cause.field}")
+    if spec.get("ephemeralContainers"):
         yield field_errors.forbidden(f"{FIELD}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template")
-    if "preemptionPolicy" in pod["spec"]:
-        yield from checks.one_of(pod["spec"]["preemptionPolicy"], f"{FIELD}.spec.preemptionPolicy", _PREEMPTIONS)
+    if "runtimeClassName" in spec:
+        yield from checks.named(spec["runtimeClassName"], f"{FIELD}.spec.runtimeClassName", names.dns_subdomain)
+    policy, at = spec.get("preemptionPolicy"), f"{FIELD}.spec.preemptionPolicy"
+    if policy is not None:
+        yield from checks.one_of(policy, at, _PREEMPTIONS) if policy else [field_errors.required(at)]
 
 
 def _validate_metadata(template: Json) -> Iterator[FieldCause]:

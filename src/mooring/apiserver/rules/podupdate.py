@@ -15,6 +15,7 @@ FROZEN: Final = (
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _OWN_RULES: Final = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
 
 
@@ -27,7 +28,10 @@ def validate(new: Json, old: Json) -> Iterator[FieldCause]:
     yield from _validate_deadline(after.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds"))
     yield from _validate_tolerations(after, before)
     yield from _validate_gates(after, before)
-    if _rest(after, before) != _rest(before, before):
+    if before.get("schedulingGates"):
+        yield from _validate_narrowed(after, before)
+    narrows = bool(before.get("schedulingGates"))
+    if _rest(after, narrows=narrows) != _rest(before, narrows=narrows):
         yield field_errors.forbidden("spec", FROZEN)
 
 
@@ -72,14 +76,45 @@ def _validate_gates(after: Json, before: Json) -> Iterator[FieldCause]:
     )
 
 
-def _rest(spec: Json, before: Json) -> Json:
-    """Everything that may not change."""
+def _validate_narrowed(after: Json, before: Json) -> Iterator[FieldCause]:
+    """Where a gated pod may run may become narrower: by more labels, and by more requirements in each term that there was."""
+    chosen, was = after.get("nodeSelector") or {}, before.get("nodeSelector") or {}
+    if any(chosen.get(key) != value for key, value in was.items()):
+        text = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+        yield field_errors.invalid("spec.nodeSelector", chosen, text)
+    field = f"spec.affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms"
+    terms, old_terms = _node_terms(after), _node_terms(before)
+    if old_terms and len(terms) != len(old_terms):
+        yield field_errors.invalid(field, terms, "no additions/deletions to non-empty NodeSelectorTerms list are allowed")
+        return
+    for number, (term, old) in enumerate(zip(terms, old_terms, strict=False)):
+        if not _is_narrowed(term, old):
+            yield field_errors.invalid(f"{field}[{number}]", term, "only additions are allowed (no mutations or deletions)")
+
+
+def _node_terms(spec: Json) -> list[Json]:
+    node = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    return (node.get(_REQUIRED) or {}).get("nodeSelectorTerms") or []
+
+
+def _is_narrowed(term: Json, old: Json) -> bool:
+    """A term that selects nothing has to stay one."""
+    pairs = [(term.get(part) or [], old.get(part) or []) for part in ("matchExpressions", "matchFields")]
+    if not any(was for _, was in pairs):
+        return not any(now for now, _ in pairs)
+    return all(now[: len(was)] == was for now, was in pairs)
+
+
+def _rest(spec: Json, *, narrows: bool) -> Json:
+    """Everything that may not change. narrows: it is of a gated pod."""
     rest = copy.deepcopy({part: value for part, value in spec.items() if part not in _OWN_RULES})
     for part in ("containers", "initContainers"):
         for container in rest.get(part) or []:
             container.pop("image", None)
-    if before.get("schedulingGates"):
-        rest.pop("affinity", None)
-        chosen, was = rest.pop("nodeSelector", {}), before.get("nodeSelector") or {}
-        rest["nodeSelector"] = {key: chosen.get(key) for key in was}  # (while a gate is shut, a choice may become narrower)
+    if narrows:
+        rest.pop("nodeSelector", None)
+        if rest.pop("affinity", None):
+            rest["affinity"] = {part: value for part, value in spec["affinity"].items() if part != "nodeAffinity"}
+            if not rest["affinity"]:
+                del rest["affinity"]
     return rest

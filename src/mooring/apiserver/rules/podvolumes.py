@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
@@ -11,7 +10,7 @@ from mooring.api.quantity import parse_quantity
 from mooring.apiserver import field_errors, metadata
 from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json
-from mooring.apiserver.rules import checks, claimspec, volumesources
+from mooring.apiserver.rules import checks, claimspec, podfields, volumesources
 from mooring.apiserver.rules.podshape import MESSAGES
 
 SOURCES: Final = tuple(MESSAGES["VolumeSource"].fields)
@@ -28,47 +27,73 @@ _RENAMED: Final = {"gcePersistentDisk": "persistentDisk"}
 _PARTS_255: Final = ("gcePersistentDisk", "awsElasticBlockStore")
 _PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
 _MODE: Final = "must be a number between 0 and 0777 (octal), both inclusive"
-_CLAIM_METADATA: Final = ("name", "generateName", "namespace", "ownerReferences", "finalizers")
-_DOWNWARD: Final = ("metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid")
-_WITH_KEY: Final = re.compile(r"metadata\.(annotations|labels)\['.+'\]")
+_CLAIM_METADATA: Final = (
+    *("name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp"),
+    *("deletionGracePeriodSeconds", "ownerReferences", "finalizers", "managedFields"),
+)
+_ALSO_CALLED: Final = {**volumesources.ALSO_CALLED, "downwardAPI": "downwarAPI"}
+"""As the real one spells them where they are one source too many."""
+_ISCSI_NAME_MAX: Final = 64
+_FILES: Final = ("metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid")
+_GATED: Final = ("clusterTrustBundle", "podCertificate")
 
 
-def validate(spec: Json, pod_name: str) -> Iterator[FieldCause]:
-    seen: set[str] = set()
-    for number, volume in enumerate(spec.get("volumes") or []):
-        field, name = f"spec.volumes[{number}]", volume["name"]
-        if not name:
-            yield field_errors.required(f"{field}.name")
-        elif names.dns_label(name):
-            yield from checks.named(name, f"{field}.name", names.dns_label)
-        elif name in seen:
-            yield field_errors.duplicate(f"{field}.name", name)
-        seen.add(name)
-        yield from _validate_source(volume, field, spec)
-        if name and "ephemeral" in volume and pod_name and names.dns_subdomain(f"{pod_name}-{name}"):
-            reasons = names.dns_subdomain(f"{pod_name}-{name}")
-            yield from (field_errors.invalid(f"{field}.name", name, f'PVC name "{pod_name}-{name}": {reason}') for reason in reasons)
+def examine(spec: Json, pod_name: str | None) -> tuple[list[FieldCause], dict[str, Json]]:
+    """Everything wrong with the volumes, and by their names those with which nothing is. pod_name: None for a template."""
+    volumes, found, sound = spec.get("volumes") or [], list[FieldCause](), dict[str, Json]()
+    made = {f"{pod_name}-{volume['name']}" for volume in volumes if "ephemeral" in volume} if pod_name else set()
+    for field, volume in checks.each(volumes, "spec.volumes"):
+        name, claim = volume["name"], volume.get("persistentVolumeClaim")
+        wrong = [*_validate_source(volume, field, pod_name), *_validate_name(name, f"{field}.name")]
+        if name in sound:
+            wrong.append(field_errors.duplicate(f"{field}.name", name))
+        if not wrong:
+            sound[name] = volume
+        found += wrong
+        if claim is not None and claim["claimName"] in made:
+            text = "must not reference a PVC that gets created for an ephemeral volume"
+            found.append(field_errors.invalid(f"{field}.persistentVolumeClaim.claimName", claim["claimName"], text))
+    return found, sound
+
+
+def _validate_name(name: str, field: str) -> list[FieldCause]:
+    return checks.named(name, field, names.dns_label) if name else [field_errors.required(field)]
 
 
 def relative_path(path: str, field: str) -> list[FieldCause]:
     """The errors of a path that is absolute or has a '..'."""
-    if path.startswith("/"):
-        return [field_errors.invalid(field, path, "must be a relative path")]
-    return [field_errors.invalid(field, path, "must not contain '..'")] if ".." in path.split("/") else []
+    found = [field_errors.invalid(field, path, "must be a relative path")] if path.startswith("/") else []
+    return found + ([field_errors.invalid(field, path, "must not contain '..'")] if ".." in path.split("/") else [])
 
 
-def _validate_source(volume: Json, field: str, spec: Json) -> Iterator[FieldCause]:
+def _validate_source(volume: Json, field: str, pod_name: str | None) -> Iterator[FieldCause]:
     given = [source for source in _ORDER if source in volume]
     source, others = given[0], given[1:]
     check = _CHECKS.get(source)
     if check is not None:
         yield from check(volume[source], f"{field}.{source}")
-    elif source == "projected":
-        yield from _validate_projected(volume[source], f"{field}.{source}", spec)
     else:
         yield from _validate_plain(source, volume[source], f"{field}.{_RENAMED.get(source, source)}")
+    if source == "ephemeral" and pod_name:
+        yield from _validate_claim_name(pod_name, volume["name"], f"{field}.name")
+    if source == "image" and pod_name is not None and not volume["image"].get("reference"):
+        yield field_errors.required(f"{field}.image.reference")
+    if "iscsi" in volume:
+        yield from _validate_iscsi(volume["iscsi"], volume["name"], f"{field}.name")
     for other in others:
-        yield field_errors.forbidden(f"{field}.{volumesources.ALSO_CALLED.get(other, other)}", "may not specify more than 1 volume type")
+        yield field_errors.forbidden(f"{field}.{_ALSO_CALLED.get(other, other)}", "may not specify more than 1 volume type")
+
+
+def _validate_claim_name(pod_name: str, name: str, field: str) -> Iterator[FieldCause]:
+    """The claim that an ephemeral volume is going to have."""
+    for reason in names.dns_subdomain(f"{pod_name}-{name}") if name else ():
+        yield field_errors.invalid(field, name, f'PVC name "{pod_name}-{name}": {reason}')
+
+
+def _validate_iscsi(content: Json, name: str, field: str) -> Iterator[FieldCause]:
+    if "initiatorName" in content and len(f"{name}:{content['targetPortal']}".encode()) > _ISCSI_NAME_MAX:
+        text = f"Total length of <volume name>:<iscsi.targetPortal> must be under {_ISCSI_NAME_MAX} characters"
+        yield field_errors.invalid(field, name, f"{text} if iscsi.initiatorName is specified.")
 
 
 def _validate_plain(source: str, content: Json, field: str) -> Iterator[FieldCause]:
@@ -121,50 +146,43 @@ def _validate_downward(content: Json, field: str) -> Iterator[FieldCause]:
         if "fieldRef" in item and "resourceFieldRef" in item:
             text = "fieldRef and resourceFieldRef can not be specified simultaneously"
             yield field_errors.invalid(field, "resource", text)
-        elif "fieldRef" in item:
-            path = item["fieldRef"]["fieldPath"]
-            if not _WITH_KEY.fullmatch(path):
-                yield from checks.one_of(path, f"{field}.fieldRef.fieldPath", _DOWNWARD)
+        if "fieldRef" in item:
+            yield from podfields.validate_field(item["fieldRef"], f"{field}.fieldRef", _FILES)
         elif "resourceFieldRef" in item:
-            yield from _validate_amount(item["resourceFieldRef"], f"{field}.resourceFieldRef")
+            yield from podfields.validate_amount(item["resourceFieldRef"], f"{field}.resourceFieldRef", of_container=True)
         else:
             yield field_errors.required(field, "one of fieldRef and resourceFieldRef is required")
 
 
-def _validate_amount(reference: Json, field: str) -> list[FieldCause]:
-    parts = ("containerName", "resource")
-    return [field_errors.required(f"{field}.{part}") for part in parts if not reference.get(part)]
-
-
-def _validate_projected(content: Json, field: str, spec: Json) -> Iterator[FieldCause]:
+def _validate_projected(content: Json, field: str) -> Iterator[FieldCause]:
     yield from _mode(content.get("defaultMode"), f"{field}.defaultMode")
     paths: set[str] = set()
     for at, source in checks.each(content.get("sources"), f"{field}.sources"):
-        if len(source) > 1:
+        if len(source.keys() - {*_GATED}) > 1:
             yield field_errors.forbidden(at, "may not specify more than 1 volume type per source")
         for name, check in _PROJECTED.items():
             if name in source:
                 yield from check(source[name], f"{at}.{name}")
         if "serviceAccountToken" in source:
-            yield from _validate_token(source["serviceAccountToken"], f"{at}.serviceAccountToken", field, spec)
-        for path in _paths(source):
-            if path in paths:
-                yield field_errors.invalid(field, source[next(iter(source))].get("name", path), "conflicting duplicate paths")
-            paths.add(path)
+            token, place = source["serviceAccountToken"], f"{field}.path"
+            yield from checks.token_life(token["expirationSeconds"], f"{at}.serviceAccountToken.expirationSeconds")
+            yield from _file(token["path"], place) if token["path"] else [field_errors.required(place)]
+        for name in _PROJECTED:
+            for item in (source.get(name) or {}).get("items") or []:
+                if item["path"] and item["path"] in paths:
+                    yield field_errors.invalid(field, source[name].get("name", item["path"]), "conflicting duplicate paths")
+                paths.add(item["path"])
 
 
-def _validate_token(content: Json, field: str, volume: str, spec: Json) -> Iterator[FieldCause]:
-    if not spec.get("serviceAccountName"):
-        yield field_errors.forbidden(field, "must not be specified when serviceAccountName is not set")
-    yield from checks.token_life(content["expirationSeconds"], f"{field}.expirationSeconds")
-    yield from _file(content["path"], f"{volume}.path")
-
-
-def _paths(source: Json) -> list[str]:
-    """Where a projected source puts its files, as far as it says."""
-    if "serviceAccountToken" in source:
-        return [source["serviceAccountToken"]["path"]]
-    return [item["path"] for content in source.values() for item in content.get("items") or []]
+def validate_tokens(spec: Json) -> Iterator[FieldCause]:
+    """For pods alone: whose token it is has to be said."""
+    if spec.get("serviceAccountName"):
+        return
+    for field, volume in checks.each(spec.get("volumes"), "spec.volumes"):
+        for at, source in checks.each((volume.get("projected") or {}).get("sources"), f"{field}.projected.sources"):
+            if "serviceAccountToken" in source:
+                text = "must not be specified when serviceAccountName is not set"
+                yield field_errors.forbidden(f"{at}.serviceAccountToken", text)
 
 
 def _validate_csi(content: Json, field: str) -> Iterator[FieldCause]:
@@ -172,6 +190,8 @@ def _validate_csi(content: Json, field: str) -> Iterator[FieldCause]:
     secret = content.get("nodePublishSecretRef")
     if secret is not None and not secret.get("name"):
         yield field_errors.required(f"{field}.nodePublishSecretRef.name")
+    elif secret is not None:
+        yield from checks.named(secret["name"], f"{field}.name", names.dns_subdomain)  # (so the real one names it)
 
 
 def _validate_ephemeral(content: Json, field: str) -> Iterator[FieldCause]:
@@ -180,14 +200,16 @@ def _validate_ephemeral(content: Json, field: str) -> Iterator[FieldCause]:
         yield field_errors.required(at)
         return
     meta = template["metadata"]
-    yield from (field_errors.forbidden(f"{at}.metadata.{part}", "cannot be set") for part in _CLAIM_METADATA if meta.get(part))
+    for part in _CLAIM_METADATA:
+        if meta.get(part) or (part == "deletionGracePeriodSeconds" and part in meta):
+            yield field_errors.forbidden(f"{at}.metadata.{'uID' if part == 'uid' else part}", "cannot be set")
+    yield from metadata.annotation_keys(meta.get("annotations") or {}, f"{at}.metadata.annotations")
     yield from metadata.labels(meta.get("labels") or {}, f"{at}.metadata.labels")
     yield from claimspec.validate(template["spec"], f"{at}.spec")
 
 
 def _validate_image(content: Json, field: str) -> list[FieldCause]:
-    found = [] if content.get("reference") else [field_errors.required(f"{field}.reference")]
-    return found + checks.one_of(content["pullPolicy"], f"{field}.pullPolicy", _PULL_POLICIES)
+    return checks.one_of(content["pullPolicy"], f"{field}.pullPolicy", _PULL_POLICIES)
 
 
 def _validate_claim(content: Json, field: str) -> list[FieldCause]:
@@ -198,7 +220,7 @@ def _file(path: str, field: str) -> list[FieldCause]:
     if not path:
         return [field_errors.required(field)]
     found = relative_path(path, field)
-    if path.startswith("..") and not found:
+    if path.startswith("..") and not path.startswith("../"):
         found.append(field_errors.invalid(field, path, "must not start with '..'"))
     return found
 
@@ -223,6 +245,7 @@ _CHECKS: Final[dict[str, Callable[[Json, str], Iterable[FieldCause]]]] = {
     "configMap": _validate_config_map,
     "downwardAPI": _validate_downward,
     "persistentVolumeClaim": _validate_claim,
+    "projected": _validate_projected,
     "csi": _validate_csi,
     "ephemeral": _validate_ephemeral,
     "image": _validate_image,

@@ -78,7 +78,7 @@ def _is_json(encoded: str) -> bool:
 def key_reasons(key: str) -> list[str]:
     found = ["must be no more than 253 characters"] if len(key) > 253 else []
     if not _KEY.fullmatch(key):
-        return [*found, _KEY_TEXT]
+        found.append(_KEY_TEXT)
     if key in (".", ".."):
         return [*found, f"must not be '{key}'"]
     return [*found, "must not start with '..'"] if key.startswith("..") else found

@@ -24,8 +24,10 @@ def _validate_label_requirement(requirement: Json, field: str) -> Iterator[Field
     yield from _validate_operands(requirement, field)
 
 
-def _validate_operands(requirement: Json, field: str) -> Iterator[FieldCause]:
+def _validate_operands(requirement: Json, field: str, *, any_value: bool = False) -> Iterator[FieldCause]:
     yield from checks.named(requirement["key"], f"{field}.key", names.qualified_name)
+    if any_value:
+        return
     for index, value in enumerate(requirement.get("values") or []):
         yield from checks.named(value, f"{field}.values[{index}]", names.label_value)
 
@@ -70,9 +72,10 @@ def validate_nodes(selector: Json, field: str) -> Iterator[FieldCause]:
         yield from validate_term(term, f"{field}.nodeSelectorTerms[{number}]")
 
 
-def validate_term(term: Json, field: str) -> Iterator[FieldCause]:
+def validate_term(term: Json, field: str, *, any_value: bool = False) -> Iterator[FieldCause]:
+    """any_value: also values that no label has."""
     for at, requirement in checks.each(term.get("matchExpressions"), f"{field}.matchExpressions"):
-        yield from _validate_operands(requirement, at)
+        yield from _validate_operands(requirement, at, any_value=any_value)
         yield from _validate_operator(requirement, at, ("Gt", "Lt"))
     for index, requirement in enumerate(term.get("matchFields") or []):
         yield from _validate_field(requirement, f"{field}.matchFields[{index}]")
