@@ -62,8 +62,19 @@ async def test_what_a_set_was_refused_for_is_read_and_not_tried_again() -> None:
         await world.create(a_workload("StatefulSet", replicas=1))
         await asyncio.sleep(3 * LATE_S)
         await world.rolled_out(STATEFUL_SETS)
-        assert 3 == made(world, "controllerrevisions"), "the first one's, one that nobody owned, the second one's"
-        assert ["patch statefulsets/status", "get statefulsets"] == steps_after("delete statefulsets", world)[1:3]
+        assert 2 == made(world, "controllerrevisions"), "the first one's, the second one's, and none for what is gone"
+        assert ["get statefulsets", "create controllerrevisions"] == steps_after("delete statefulsets", world)[1:3]
+
+
+async def test_a_pod_that_ends_while_its_job_is_suspended_is_counted() -> None:
+    """Its end is not shown yet when the Job lets its pods go."""
+    async with (world := WorkloadWorld(LateWatch("pods", seconds=LATE_S))).living():
+        await world.create(a_job(completions=2, parallelism=2))
+        await asyncio.sleep(4 * LATE_S)
+        await world.patch(PODS, (await world.names())[0], {"status": {"phase": "Succeeded", "conditions": None}}, subresource="status")
+        await world.patch(JOBS, "sum", {"spec": {"suspend": True}})
+        await asyncio.sleep(4 * LATE_S)
+        assert 1 == (await world.get(JOBS, "sum"))["status"]["succeeded"]
 
 
 async def test_a_pod_that_was_found_gone_is_gone_whatever_its_watch_shows() -> None:

@@ -68,7 +68,7 @@ class Writes:
     async def own(self, kind: Kind[T], informer: Informer[T], owner: Object, claimed: Claimed[T], finalizer: str = "") -> None:
         """Adopts and releases. finalizer: that adopted objects get. Raises Retry, Stale."""
         if claimed.adopt:
-            await self._check_alive(owner)
+            await self.check_alive(owner)
         for obj in claimed.adopt:
             metadata: dict[str, Any] = {"ownerReferences": with_owner(obj, reference(self._kind, owner))}
             if finalizer and finalizer not in finalizers_of(obj):
@@ -77,18 +77,18 @@ class Writes:
         for obj in claimed.release:
             await self.amend(kind, informer, obj, {"metadata": {"ownerReferences": without_owner(obj, owner.metadata.uid)}})
 
-    async def _check_alive(self, owner: Object) -> None:
+    async def check_alive(self, owner: Object) -> None:
         """Raises Stale where the owner is gone, or going, and the cache does not know: it may just have let go its objects, as orphans."""
         with _refusals():
             fresh = await self._writer(self._kind, self._objects).look(owner)
         if is_deleting(fresh):
             raise Stale(f"{self._kind.name} {key_of(owner)} is going")
 
-    async def take_finalizer(self, pod: Pod, finalizer: str) -> None:
-        """Nothing where the pod has none. Raises Stale where it has changed or gone, and Retry."""
+    async def take_finalizer(self, pod: Pod, finalizer: str, *, strictly: bool = False) -> None:
+        """Nothing where the pod has none. strictly: from this version of the pod only. Raises Stale where it has changed or gone, and Retry."""
         if finalizer in finalizers_of(pod):
             with _refusals():
-                await self._writer(PODS, self.caches.pods).patch(pod, remove_finalizer(pod, finalizer))
+                await self._writer(PODS, self.caches.pods).patch(pod, remove_finalizer(pod, finalizer), strictly=strictly)
 
     async def amend(self, kind: Kind[T], informer: Informer[T], obj: T, change: Mapping[str, Any], *, subresource: str = "") -> None:
         """A merge patch of this version of the object. Raises Retry, Stale."""

@@ -88,8 +88,8 @@ class Reconciler:
             match action:
                 case Remove():
                     await self._remove(job)
-                case Discount(pod):
-                    await self._writes.take_finalizer(pod, TRACKING)
+                case Discount(pod):  # not one that has ended meanwhile: its end is to be counted
+                    await self._writes.take_finalizer(pod, TRACKING, strictly=True)
                 case DeletePod(pod):
                     await self._writes.delete_pod(pod)
                     self._writes.tell(job, "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}")

@@ -111,9 +111,10 @@ class Reconciler:
     # -- what is done
 
     async def _make_revision(self, stateful_set: StatefulSet, revisions: Revisions) -> None:
-        """Raises Retry when the name is another template's: the next try counts the collision."""
+        """Raises Stale, and Retry when the name is another template's: the next try counts the collision."""
         assert revisions.make is not None, "a missing revision has a body"
         body, namespace = revisions.make, stateful_set.metadata.namespace
+        await self._writes.check_alive(stateful_set)  # else the garbage collector takes the revision at once, and it would be made again
         try:
             await self._writes.create(CONTROLLER_REVISIONS, self._caches.revisions, body, namespace)
         except AlreadyExists as error:
