@@ -314,6 +314,16 @@ def test_the_swap_of_a_node_is_more_than_none_but_in_its_status(api: Rest, name:
     api.patch(f"{NODES}/{name}", {"metadata": {"labels": {"a": "b"}}}).invalid(wrong)
 
 
+def test_the_key_of_an_item_may_come_with_a_point(api: Rest, shapes: str, name: str) -> None:
+    api.patch(f"{shapes}/{name}", a_shape(name, spec={"items": [{"port": 1, "name": "a"}]}), APPLY_PATCH, fieldManager="a").ok(201)
+    for items in ([{"port": 1.0, "name": "b"}], [{"port": 2.0}, {"port": 1.0}]):
+        stored = api.patch(f"{shapes}/{name}", {"spec": {"items": items}}, fieldManager="b").ok()
+    assert [{"port": 2, "protocol": "TCP"}, {"port": 1, "protocol": "TCP"}] == stored["spec"]["items"]
+    owned = {each["manager"]: [*each["fieldsV1"]["f:spec"]["f:items"]] for each in stored["metadata"]["managedFields"]}
+    first, second = ('k:{"port":%d,"protocol":"TCP"}' % port for port in (1, 2))
+    assert {"a": [first], "b": [second]} == owned
+
+
 def test_an_item_that_is_null_has_no_keys(api: Rest, shapes: str, name: str) -> None:
     """And of what is there several times the second is told alone."""
     null = (TYPE, "spec.items[0]", 'must be of type object: "null"')

@@ -119,6 +119,10 @@ REFUSED: dict[str, tuple[tuple[str, Json], list[Cause]]] = {
         [(REQUIRED, "spec.source.persistentVolumeName"), (INVALID, "spec.source.persistentVolumeName")],
     ),
     "inline_csi": (inline(csi=None, hostPath={"path": "/x"}), [(REQUIRED, f"{IN_SOURCE}.csi")]),
+    "inline_no_path": (
+        inline(csi=None, hostPath={"type": "x"}),
+        [(REQUIRED, f"{IN_SOURCE}.csi"), (REQUIRED, f"{IN_SOURCE}.hostPath.path")],
+    ),
     "inline_capacity": (inline(capacity={"storage": "1Gi"}), [(FORBIDDEN, f"{IN_SOURCE}.capacity")]),
     "inline_claim": (inline(claimRef={"name": "a", "namespace": "b"}), [(FORBIDDEN, f"{IN_SOURCE}.claimRef")]),
     "inline_class": (inline(storageClassName="a"), [(FORBIDDEN, f"{IN_SOURCE}.storageClassName")]),

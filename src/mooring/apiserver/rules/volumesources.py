@@ -130,7 +130,7 @@ def _validate_old(source: str, content: Json, field: str) -> Iterator[FieldCause
     yield from (field_errors.required(f"{field}.{f.name}") for f in required if not content[f.name])
     if source in ("hostPath", "local") and ".." in content["path"].split("/"):
         yield field_errors.invalid(f"{field}.path", content["path"], "must not contain '..'")
-    if source == "hostPath":
+    if source == "hostPath" and content["path"]:
         yield from checks.one_of(content["type"], f"{field}.type", HOST_PATH_TYPES)
     if source == "nfs" and not content["path"].startswith("/"):
         yield field_errors.invalid(f"{field}.path", content["path"], "must be an absolute path")
