@@ -15,6 +15,8 @@ from tests.sim.plane.plan import Plan
 from tests.sim.plane.stands import Attachment, Json, NodeStand, Pair, Wish, attachment_of
 
 SLACK_S: Final = 0.001
+STAMP_S: Final = 1.0
+"""A Node says since when it is silent in whole seconds, rounded down."""
 TWOFOLD: Final = "comes late, and the volume is attached elsewhere"
 """What a story says of a POST of a process that is gone."""
 
@@ -106,7 +108,8 @@ class AttachmentLaws(NodeLaws):
         if node.tainted or node.untainted_at > seen:
             return
         unhealthy_s = node.unhealthy_s if node.healthy_at <= seen else node.unhealthy_before_s
-        unwanted_s = wish.unwanted_s if wish.wanted_at <= write.knows("pods") else wish.unwanted_before_s
+        is_shown = wish.wanted_at <= write.knows("pods") and self._is_led_to(write.knows, pair)
+        unwanted_s = wish.unwanted_s if is_shown else wish.unwanted_before_s
         what = f"{found.name} is deleted while {found.node} has {pair[0]} in use"
         wait_s, words = self.asked.forced_wait_s(write, pair[0], self._plan.force_after_s)
         law = "I11" if words == BY_FLAG else "class-word"
@@ -116,5 +119,5 @@ class AttachmentLaws(NodeLaws):
             self._fail("I3", f"{what}, and nothing is forced by time")
         elif unwanted_s is None:
             self._fail("I3", f"{what}, and a pod wants it")
-        elif write.began_s + SLACK_S < (due_s := max(unhealthy_s, min(unwanted_s, wish.unwanted_but_for_s)) + wait_s):
+        elif write.began_s + SLACK_S < (due_s := max(unhealthy_s - STAMP_S, min(unwanted_s, wish.unwanted_but_for_s)) + wait_s):
             self._fail(law, f"{what}, and the time for force is not before {due_s:.3f}: {words}")
