@@ -462,6 +462,18 @@ def test_a_plan_that_fails(bodies: list[Json], static: bool, text: str) -> None:
     assert (f'running PreBind plugin "VolumeBinding": binding volumes: {text}', True) == (str(decision.because), is_over(decision))
 
 
+def test_a_plan_ends_when_a_claim_that_was_bound_is_made_anew() -> None:
+    plans, other = AssumedBindings(), Key(NS, "other")
+    plans.add(AssumedBinding(POD, "uid-pod", "n1", provision=(CLAIM,), claims=(CLAIM, other), deadline=600.0, written=True))
+    made = a_bound_claim(annotations={**BOUND_CLAIM, **SELECTED})
+    bodies = [*GOES, LATER, a_ready_node(), made, a_volume(claim=made, phase="Bound")]
+    assert (BindPod(),) == decided(*bodies, *bound("other"), plans=plans).actions
+    for anew in ([a_claim("other")], []):
+        decision = decided(*bodies, *anew, plans=plans)
+        assert is_over(decision)
+        assert 'running PreBind plugin "VolumeBinding": binding volumes: PVC "other" is not bound any more' == str(decision.because)
+
+
 def test_B57_waiting_has_an_end() -> None:
     decision = going_on(a_ready_node(), a_claim(selected="n1"), now=600.0)
     assert isinstance(decision.because, BindingFailed)

@@ -21,7 +21,20 @@ def missing_claims(view: View, plan: AssumedBinding) -> tuple[str, ...]:
         raise PlanFailed(f'failed to get node "{plan.node_name}": node "{plan.node_name}" not found')
     waiting = [key.name for pv_name, key in plan.static if not _static_is_bound(view, node, pv_name, key)]
     waiting += [key.name for key in plan.provision if not _provisioned_is_bound(view, node, key)]
+    if not waiting:
+        _check_others(view, plan)
     return tuple(waiting)
+
+
+def _check_others(view: View, plan: AssumedBinding) -> None:
+    """The claims that were bound when the node was chosen. Differs from kube-scheduler, which binds a pod whose claim has been made anew:
+    no node is ever selected for that one then, and the pod waits for ever.
+    """
+    chosen = {*plan.provision, *(key for _, key in plan.static)}
+    for key in plan.claims:
+        claim = view.claims.get(key)
+        if key not in chosen and (claim is None or not is_fully_bound(claim)):
+            raise PlanFailed(f'PVC "{key.name}" is not bound any more')
 
 
 def _static_is_bound(view: View, node: Node, pv_name: str, key: Key) -> bool:
