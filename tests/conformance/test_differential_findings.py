@@ -320,7 +320,7 @@ def test_the_key_of_an_item_may_come_with_a_point(api: Rest, shapes: str, name: 
         stored = api.patch(f"{shapes}/{name}", {"spec": {"items": items}}, fieldManager="b").ok()
     assert [{"port": 2, "protocol": "TCP"}, {"port": 1, "protocol": "TCP"}] == stored["spec"]["items"]
     owned = {each["manager"]: [*each["fieldsV1"]["f:spec"]["f:items"]] for each in stored["metadata"]["managedFields"]}
-    first, second = ('k:{"port":%d,"protocol":"TCP"}' % port for port in (1, 2))
+    first, second = (f'k:{{"port":{port},"protocol":"TCP"}}' for port in (1, 2))
     assert {"a": [first], "b": [second]} == owned
 
 

@@ -85,7 +85,7 @@ class Writes:
             raise Stale(f"{self._kind.name} {key_of(owner)} is going")
 
     async def take_finalizer(self, pod: Pod, finalizer: str, *, strictly: bool = False) -> None:
-        """Nothing where the pod has none. strictly: from this version of the pod only. Raises Stale where it has changed or gone, and Retry."""
+        """Nothing where the pod has none. strictly: this version of the pod only. Raises Stale where it has changed or gone, and Retry."""
         if finalizer in finalizers_of(pod):
             with _refusals():
                 await self._writer(PODS, self.caches.pods).patch(pod, remove_finalizer(pod, finalizer), strictly=strictly)
