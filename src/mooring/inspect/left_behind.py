@@ -30,11 +30,15 @@ def finalizer_of(driver: str) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LiveLease:
-    """A Lease of one of the driver's sidecars that is held, or may be. name: with its namespace. why: it counts as held."""
+    """A Lease of one of the driver's sidecars that is held, or may be. name: with its namespace. why: it counts as held.
+
+    is_watched: it was, and somebody has renewed it meanwhile.
+    """
 
     name: str
     holder: str
     why: str
+    is_watched: bool = True
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

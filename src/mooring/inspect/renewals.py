@@ -39,7 +39,7 @@ class LeaseSight:
 class Renewals:
     """Looks at the Leases of these names, in one namespace or, for None, in all. watching: is told how long the first look may take.
 
-    also_unheld: a Lease without a holder may be renewed, too.
+    also_unheld: a Lease without a holder may be renewed, too. longest_s: one that holds for longer counts as held.
     """
 
     def __init__(
@@ -51,25 +51,31 @@ class Renewals:
         namespace: str | None = None,
         *,
         also_unheld: bool = False,
+        longest_s: float = LEASE_S_MAX,
     ) -> None:
         self._cluster, self._clock, self._names, self._watching = cluster, clock, names, watching
-        self._namespace, self._also_unheld = namespace, also_unheld
+        self._namespace, self._also_unheld, self._longest_s = namespace, also_unheld, longest_s
         self._dead: Mapping[str, LeaseRecord] | None = None  # as they were at the first look: still so, they have run out
 
     async def look(self) -> LeaseSight:
         """Raises ApiError."""
         found = await self._read()
         if self._dead is None:
-            self._dead = {name: record for name, record in found.items() if self._counts(record) and record.duration_s <= LEASE_S_MAX}
+            self._dead = {name: record for name, record in found.items() if self._counts(record) and record.duration_s <= self._longest_s}
             if self._dead:
                 found = await self._watched(self._dead)
         dead = self._dead
         live = {name: record for name, record in found.items() if self._counts(record) and dead.get(name) != record}
         last = {name: record.renewed for name, record in found.items()}
-        return LeaseSight(tuple(_live(*one) for one in sorted(live.items())), tuple(sorted(found.keys() - live.keys())), last)
+        return LeaseSight(tuple(self._live(*one) for one in sorted(live.items())), tuple(sorted(found.keys() - live.keys())), last)
 
     def _counts(self, record: LeaseRecord) -> bool:
         return bool(record.holder) or self._also_unheld
+
+    def _live(self, name: str, record: LeaseRecord) -> LiveLease:
+        too_long = record.duration_s > self._longest_s
+        why = f"it holds for {format_duration(record.duration_s)}, which nobody waited for" if too_long else "it was renewed a moment ago"
+        return LiveLease(name, record.holder, why, is_watched=not too_long)
 
     async def _watched(self, held: Mapping[str, LeaseRecord]) -> dict[str, LeaseRecord]:
         """The Leases, once those that were held have run out, or each was renewed."""
@@ -87,12 +93,6 @@ class Renewals:
         selections = [Selection(namespace=self._namespace, field_selector=f"metadata.name={name}") for name in sorted(self._names)]
         found = [lease for one in selections async for lease in list_all(self._cluster, LEASES.whole(), one)]
         return {_key_of(lease): record_of(lease) for lease in found}
-
-
-def _live(name: str, record: LeaseRecord) -> LiveLease:
-    too_long = record.duration_s > LEASE_S_MAX
-    why = f"it holds for {format_duration(record.duration_s)}, which nobody waited for" if too_long else "it was renewed a moment ago"
-    return LiveLease(name, record.holder, why)
 
 
 def _key_of(lease: Mapping[str, Any]) -> str:

@@ -330,3 +330,37 @@ async def test_the_provers_word_counts_beside_the_lease(end: str, code: int):
     assert code == await world.fence(prover=end, yes=True)
     assert ([OUT] if code == DONE else []) == await world.taints()
     assert [] == [one for one in await world.list(EVENTS) if code == CANNOT]
+
+
+@in_virtual_time
+async def test_a_lease_of_minutes_is_watched_for_as_long_as_it_says():
+    """A cluster with another nodeLeaseDurationSeconds."""
+    world = FenceWorld()
+    await world.create(a_ready_node("n1", taints=(OTHER,)))
+    await world.ready("Unknown")
+    await world.lease(300)
+    began = world.clock.now()
+    assert DONE == await world.fence(typed="n1\n")
+    assert 300 <= world.clock.now() - began < 303
+
+
+@in_virtual_time
+async def test_a_kubelet_that_renews_a_lease_of_minutes_lives():
+    world = FenceWorld()
+    await world.create(a_ready_node("n1", taints=(OTHER,)))
+    await world.ready("Unknown")
+    await world.lease(300)
+    kubelet, began = world.renewing(), world.clock.now()
+    assert ["its kubelet lives: it renews the Lease kube-node-lease/n1"] == await world.against()
+    assert world.clock.now() - began < 15
+    kubelet.cancel()
+
+
+@in_virtual_time
+async def test_a_lease_of_hours_proves_nothing_either_way():
+    world = FenceWorld()
+    await world.create(a_ready_node("n1", taints=(OTHER,)))
+    await world.ready("Unknown")
+    await world.lease(7200)
+    (objection,) = await world.against()
+    assert objection.startswith("nobody can tell whether its kubelet lives: kube-node-lease/n1: it holds for 2h0m0s")

@@ -9,7 +9,7 @@ import pytest
 
 from mooring.api.core import EVENTS, NODES, PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
-from mooring.api.storage import VOLUME_ATTACHMENTS
+from mooring.api.storage import CSI_DRIVERS, VOLUME_ATTACHMENTS
 from mooring.api.volume_names import unique_name
 from mooring.apiserver.local import ServerFaults
 from mooring.base.errors import ConfigError
@@ -26,6 +26,7 @@ from tests.support.builders import (
     a_csi_node,
     a_held_pv,
     a_node,
+    a_reference,
     an_attached_va,
     typed,
 )
@@ -227,6 +228,46 @@ async def test_one_that_never_rests_is_left_alone():
     assert "somebody keeps changing the object: look again" in world.out.getvalue()
 
 
+class Lists(ServerFaults):
+    """The kinds that are listed, but for Leases and Events, which are chosen by their names."""
+
+    def __init__(self) -> None:
+        self.kinds: set[str] = set()
+
+    async def before(self, verb: str, kind: Kind[Any], name: str) -> None:
+        if verb == "list" and kind.plural not in ("leases", "events"):
+            self.kinds.add(kind.plural)
+
+    async def of(self, world: UnstickWorld, *words: str) -> set[str]:
+        """For a look at this object."""
+        self.kinds.clear()
+        await world.judged(*words)
+        return set(self.kinds)
+
+
+async def test_an_attachment_is_judged_by_names_alone_in_a_cluster_of_any_size():
+    lists = Lists()
+    world = await a_world(lists)
+    assert set() == await lists.of(world, VA)
+    world.servicer = Publishing("handle1")
+    assert {"persistentvolumes", "volumeattachments", "csinodes"} == await lists.of(world, VA), "to judge the driver's list"
+
+
+async def test_a_volume_is_judged_by_nodes_attachments_and_the_pods_of_one_namespace():
+    lists = Lists()
+    world = await a_world(lists)
+    await world.patch(PERSISTENT_VOLUMES, "pv1", {"metadata": {"finalizers": [FINALIZER]}, "spec": {"claimRef": a_reference("claim", "u")}})
+    await world.delete(PERSISTENT_VOLUMES, "pv1")
+    assert {"nodes", "volumeattachments", "pods"} == await lists.of(world, "pv/pv1")
+
+
+async def test_csinodes_are_listed_where_no_csidriver_says_that_the_driver_is_there():
+    lists = Lists()
+    world = await a_world(lists)
+    await world.remove(CSI_DRIVERS, DRIVER)
+    assert {"csinodes"} == await lists.of(world, VA)
+
+
 class ComesBack(ServerFaults):
     """The node comes back between the first look and the second."""
 
@@ -235,7 +276,7 @@ class ComesBack(ServerFaults):
         self._looks = 0
 
     async def before(self, verb: str, kind: Kind[Any], name: str) -> None:
-        if verb == "list" and kind is NODES and self.world is not None:
+        if verb == "get" and kind is NODES and name == "node1" and self.world is not None:
             self._looks += 1
             if self._looks == 2:
                 await self.world.create(a_node("node1"))

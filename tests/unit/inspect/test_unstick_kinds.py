@@ -369,3 +369,11 @@ async def test_another_object_of_its_name_is_left_alone():
     await world.gone(PERSISTENT_VOLUMES, "pv")
     await going(world, a_volume(policy="Retain"), VOLUME_FINALIZER)
     assert await look.again() is None
+
+
+async def test_a_pod_with_a_new_claim_of_the_name_does_not_use_the_volume_of_the_old_one():
+    world = await a_world()
+    await world.create(a_claim("claim", uid="new"), a_pod("user", "claim", node="n1", phase="Running"))
+    old = {"metadata": {"name": "claim", "uid": "old"}, "kind": "PersistentVolumeClaim"}
+    await going(world, a_volume(claim=old), HELD)
+    assert CLEAN == await world.unstick("pv/pv", yes=True)

@@ -23,6 +23,8 @@ from mooring.kube.errors import ApiError, Conflict, NotFound
 from mooring.kube.patch import merge_patch
 
 TRIES_MAX: Final = 3
+NODE_LEASE_S_MAX: Final = 3600.0
+"""A kubelet's nodeLeaseDurationSeconds may be minutes, and it renews four times in that time: so long is waited, and not for hours."""
 FENCED, UNFENCED = "NodeFenced", "NodeUnfenced"
 CHANGED: Final = "somebody keeps changing the node: look again"
 
@@ -40,7 +42,7 @@ class Fence:
 
     def __init__(self, cluster: Cluster, clock: Clock, name: str, watching: Callable[[str], None] = lambda text: None) -> None:
         self._cluster, self._clock, self._name = cluster, clock, name
-        self._renewals = Renewals(cluster, clock, {name}, watching, NODE_LEASE_NAMESPACE, also_unheld=True)
+        self._renewals = Renewals(cluster, clock, {name}, watching, NODE_LEASE_NAMESPACE, also_unheld=True, longest_s=NODE_LEASE_S_MAX)
         self._uid = ""
 
     async def node(self) -> Node:

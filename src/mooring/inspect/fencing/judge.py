@@ -59,7 +59,10 @@ def _readiness(facts: NodeFacts) -> Iterator[Point]:
 
 def _lease(facts: NodeFacts) -> Iterator[Point]:
     for live in facts.lease.live:
-        yield Objection(f"its kubelet lives: it renews the Lease {live.name}", "shut the machine down first")
+        if live.is_watched:
+            yield Objection(f"its kubelet lives: it renews the Lease {live.name}", "shut the machine down first")
+        else:
+            yield Objection(f"nobody can tell whether its kubelet lives: {live.name}: {live.why}", "see to the Lease's duration first")
     for name in facts.lease.silent:
         yield Proof(f"nobody has renewed its Lease {name} while it was watched")
     if not (facts.lease.live or facts.lease.silent) and not _is_proved(facts.prover):

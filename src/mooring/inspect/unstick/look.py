@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, NodeSelector, PersistentVolume
@@ -14,7 +14,7 @@ from mooring.api.migration import driver_and_handle, driver_of
 from mooring.api.pods import PODS
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.api.snapshot_names import CLAIM_FINALIZER, MANAGED_BY
-from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS, VolumeAttachment
+from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.base.clock import Clock
 from mooring.cluster.snapshots.decide_deletion import content_of
 from mooring.cluster.snapshots.view import snapshot_of
@@ -23,7 +23,6 @@ from mooring.inspect.left_behind import handle_of as attached_handle
 from mooring.inspect.locks import CONTROLLER_LOCKS, PROTECTION_LOCKS
 from mooring.inspect.objects import NotThere
 from mooring.inspect.reading import Reading
-from mooring.inspect.removed_driver import Search
 from mooring.inspect.renewals import LeaseSight
 from mooring.inspect.scene import Scene, Shelf
 from mooring.inspect.scene_requests import SEEN_EVENTS
@@ -31,6 +30,7 @@ from mooring.inspect.unstick.authors import authors_of
 from mooring.inspect.unstick.driver_word import Witness
 from mooring.inspect.unstick.facts import DriverWord, Facts
 from mooring.inspect.unstick.groups import group_handle_of, group_members_of
+from mooring.inspect.unstick.nearby import NearbySearch
 from mooring.inspect.unstick.snapshots import handle_of
 from mooring.inspect.whole import decoded
 from mooring.inspect.why.snapshotting import view_of
@@ -62,14 +62,14 @@ _FAILURES: Final = {
 
 
 class Look:
-    """Looks as often as it is asked. witness: the driver, None where it is not asked. watching: as for Search."""
+    """Looks as often as it is asked. witness: the driver, None where it is not asked. watching: as for NearbySearch."""
 
     def __init__(
         self, cluster: Cluster, clock: Clock, kind: str, key: Key, witness: Witness | None, watching: Callable[[str], None]
     ) -> None:
         self._cluster, self._clock, self._kind, self._key, self._witness = cluster, clock, kind, key, witness
         self._watching = watching
-        self._search: Search | None = None
+        self._search: NearbySearch | None = None
         self._uid = ""
         self.told: DriverWord | None = None
         """The driver's word that it has detached the volume: it is asked nothing more."""
@@ -96,17 +96,18 @@ class Look:
         driver = self._driver_of(obj, scene)
         if self._search is None:
             also = () if self._kind == "volumeattachment" else (*PROTECTION_LOCKS, *CONTROLLER_LOCKS.values())
-            self._search = Search(self._cluster, self._clock, driver, self._watching, also)
-        traces = await self._search.look()
+            asks = self._witness is not None
+            self._search = NearbySearch(self._cluster, self._clock, driver, self._watching, also, asks_driver=asks)
+        traces, node_ids = await self._search.look(self._kind, obj, scene)
         return Facts(
             obj,
             self._kind,
             driver=driver,
             leases=LeaseSight(traces.live_leases, traces.silent_leases, traces.last_renewals),
             traces=traces,
-            word=await self._word(obj, traces),
+            word=await self._word(obj, traces, node_ids),
             failures=await self._failures(obj),
-            node_ids=await self._node_ids(driver) if self._kind == "volumeattachment" else {},
+            node_ids=node_ids,
             authors=authors_of(whole),
             scene=scene,
         )
@@ -127,12 +128,12 @@ class Look:
                 content = content_of(view_of(scene), obj)
                 return content.spec.driver if content is not None else ""
 
-    async def _word(self, obj: Any, traces: Traces) -> DriverWord | None:
+    async def _word(self, obj: Any, traces: Traces, node_ids: Mapping[str, str]) -> DriverWord | None:
         witness = self._witness
         if witness is None or self.told is not None:
             return self.told
         if self._kind == "volumesnapshotcontent":
-            return await witness.about_snapshot(traces.driver, handle_of(obj), *await self._node_of(obj, traces.driver))
+            return await witness.about_snapshot(traces.driver, handle_of(obj), *_node_of(obj, node_ids))
         if isinstance(obj, VolumeGroupSnapshotContent):
             return await witness.about_group(traces.driver, group_handle_of(obj), group_members_of(obj))
         pv = obj if isinstance(obj, PersistentVolume) else _volume_of(obj, traces)
@@ -142,11 +143,6 @@ class Look:
         others = [one for one in traces.volumes if not is_deleting(one) and witness.may_reach(_nodes_of(one))]
         handles = [driver_and_handle(one)[1] for one in others if pv is None or one.metadata.uid != pv.metadata.uid]
         return await witness.about_volume(traces.driver, handle, _nodes_of(pv), handles)
-
-    async def _node_of(self, content: Any, driver: str) -> tuple[str, str]:
-        """The node that alone has the snapshot, and the driver's id of that; "" for one that all have."""
-        node = (content.metadata.labels or {}).get(MANAGED_BY, "")
-        return node, (await self._node_ids(driver)).get(node, "") if node else ""
 
     async def _failures(self, obj: Any) -> dict[str, str]:
         """By program, the last error of its tries to let the object go."""
@@ -158,10 +154,6 @@ class Look:
         chosen = Selection(namespace="default", field_selector=f"involvedObject.uid={obj.metadata.uid}")
         events = [one async for one in list_all(self._cluster, SEEN_EVENTS, chosen) if one.reason in _FAILURES]
         return {_FAILURES[one.reason]: one.message for one in sorted(events, key=lambda event: event.last_s)}
-
-    async def _node_ids(self, driver: str) -> dict[str, str]:
-        nodes = {one.metadata.name: one.spec.drivers or () async for one in list_all(self._cluster, CSI_NODES)}
-        return {name: one.node_id for name, drivers in nodes.items() for one in drivers if one.name == driver}
 
 
 class _Surroundings:
@@ -220,6 +212,12 @@ class _Surroundings:
         with contextlib.suppress(NotServed):
             async for one in list_all(self._cluster, kind, selection):
                 shelf.put(one)
+
+
+def _node_of(content: Any, node_ids: Mapping[str, str]) -> tuple[str, str]:
+    """The node that alone has the snapshot, and the driver's id of that; "" for one that all have."""
+    node = (content.metadata.labels or {}).get(MANAGED_BY, "")
+    return node, node_ids.get(node, "") if node else ""
 
 
 def _nodes_of(pv: PersistentVolume | None) -> NodeSelector | None:
