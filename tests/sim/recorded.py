@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, Final
+from unittest import mock
 
 import pytest
 
@@ -24,6 +25,8 @@ from mooring.control.tracing.steps import Tracing
 from mooring.csi.driver import Driver
 from mooring.inspect.replay.course import Replayed, replayed
 from mooring.inspect.replay.record import Record, parsed
+from mooring.sidecars.provisioner.intents import lease_codec
+from mooring.sidecars.provisioner.intents.journal import Journal
 from tests.support.spans import SpansInMemory
 
 RING_BYTES = 2**28
@@ -33,6 +36,7 @@ PARTS: Final = {
     "attacher": ("tests.sim", ("Attacher",)),
     "resizer": ("tests.sim.growth", ("Resizer",)),
     "snapshots": ("tests.sim.snapshots", ("Snapshotter", "SnapshotController")),
+    "provisioner": ("tests.sim.provisioning", ("Provisioner",)),
     "binder": ("tests.sim.provisioning", ("make_binder",)),
 }
 """By part of the simulation: where its `life` and `run` stand, and the makers of its works there."""
@@ -41,12 +45,13 @@ WITHOUT_DRIVER: Final = frozenset({"SnapshotController", "make_binder"})
 
 @dataclasses.dataclass
 class Recording:
-    """One incarnation's. make: makes its work again. file: once it is dead."""
+    """One incarnation's. make: makes its work again. file: once it is dead. page_bytes_max: of a journal's page, in this life."""
 
     who: str
     recorder: Recorder
     make: Callable[[Runtime, Driver], Work]
     file: bytes = b""
+    page_bytes_max: int = dataclasses.field(default_factory=lambda: lease_codec.PAGE_BYTES_MAX)
 
     def end(self) -> None:
         """It is dead, or the life is over: what comes from now on is the end of the world."""
@@ -59,7 +64,8 @@ class Recording:
         return parsed(self.file)
 
     def again(self) -> Replayed:
-        return replayed(self.record, self.make)
+        with mock.patch.object(lease_codec, "PAGE_BYTES_MAX", self.page_bytes_max):
+            return replayed(self.record, self.make)
 
 
 class Recordings:
@@ -114,6 +120,8 @@ def _on(ports: Runtime, part: Any) -> Any:
     if isinstance(part, EventRecorder):  # its clock may be its own
         clock = RecordedClock(part._clock, ports.clock._recorder) if isinstance(ports.clock, RecordedClock) else ports.clock
         return EventRecorder(ports.cluster, part._component, clock=clock, randomness=ports.randomness)
+    if isinstance(part, Journal):
+        return Journal(ports.cluster, part._location, part._store._identity, ports.clock)
     return part
 
 

@@ -12,7 +12,7 @@ from tests.sim.recorded import PARTS, Recordings, decisions_of, recorders
 from tests.support.spans import SpansInMemory
 
 CHUNK = 10
-COUNTS = {"attacher": 40, "resizer": 10, "snapshots": 10}
+COUNTS = {"attacher": 40, "resizer": 50, "provisioner": 100, "snapshots": 10}
 SLOWER = [("binder", 0, 4)]
 CHUNKS = [(part, first, CHUNK) for part, count in COUNTS.items() for first in range(0, count, CHUNK)] + SLOWER
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, STRING
 from mooring.base.flags import Parsed, Section, Spellings, flag
+from mooring.cli import election
 from mooring.cli.attributes_classes import is_without_classes
 from mooring.cli.election import namespace_of_pod
 from mooring.cli.limits import check_call_times, check_not_negative, check_workers
@@ -118,11 +119,10 @@ def sidecar(setup: Setup[ProvisionerFlags], machine: Machine) -> Sidecar[Provisi
     from mooring.cli.sidecar import Sidecar
 
     given = options(setup, machine)
+    found: dict[str, Any] = {"classes": True, "host": machine.host_name(), "namespace": election.namespace(setup.flags, machine)}
 
     async def ask(cluster: Cluster) -> None:
-        nonlocal given
-        if await is_without_classes(setup.flags.feature_gates, cluster):
-            given = dataclasses.replace(given, rules=dataclasses.replace(given.rules, volume_attributes_class=False))
+        found["classes"] = not await is_without_classes(setup.flags.feature_gates, cluster)
 
     return Sidecar(
         name="csi-provisioner",
@@ -131,13 +131,14 @@ def sidecar(setup: Setup[ProvisionerFlags], machine: Machine) -> Sidecar[Provisi
         probe_timeout_s=setup.flags.timeout_s,
         log_length_max=setup.flags.max_grpc_log_length,
         server=setup.flags.master,
-        make_work=lambda context: _provisioner(context, given, machine),
+        make_work=lambda context: _provisioner(context, given, found),
         ask=ask,
+        found=found,
     )
 
 
-def _provisioner(context: Context[ProvisionerFlags], given: ProvisionerOptions, machine: Machine) -> SidecarWork:
-    from mooring.cli.election import namespace
+def _provisioner(context: Context[ProvisionerFlags], given: ProvisionerOptions, found: Mapping[str, Any]) -> SidecarWork:
+    """found: as of the Sidecar."""
     from mooring.control.events import EventRecorder
     from mooring.sidecars.provisioner.controller import Provisioner
     from mooring.sidecars.provisioner.intents.journal import Journal, JournalMetrics
@@ -145,9 +146,11 @@ def _provisioner(context: Context[ProvisionerFlags], given: ProvisionerOptions, 
 
     runtime, driver_name = context.runtime, context.info.name
     cluster, clock, randomness = runtime.cluster, runtime.clock, runtime.randomness
-    identity = f"{machine.host_name()}_{randomness.uid()}"
+    if not found["classes"]:
+        given = dataclasses.replace(given, rules=dataclasses.replace(given.rules, volume_attributes_class=False))
+    identity = f"{found['host']}_{randomness.uid()}"
     events = EventRecorder(cluster, f"{driver_name}_{identity}", clock=clock, randomness=randomness)
-    place = JournalLocation(namespace(context.setup.flags, machine), driver_name, given.node.node_name if given.node else "")
+    place = JournalLocation(found["namespace"], driver_name, given.node.node_name if given.node else "")
     intents = Journal(cluster, place, identity, clock, runtime.metrics.once(JournalMetrics))
     return Provisioner(runtime, context.driver, context.info, given, events, intents=intents, caches=context.caches)
 

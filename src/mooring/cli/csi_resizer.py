@@ -67,17 +67,13 @@ def sidecar(setup: Setup[ResizerFlags]) -> Sidecar[ResizerFlags]:
     """The resizer's part of the sidecar."""
     from mooring.cli.sidecar import Sidecar
 
-    options = setup.options(ResizerOptions)
-    on_node = False
+    options, found = setup.options(ResizerOptions), {"classes": True, "on_node": False}
 
     async def ask(cluster: Cluster) -> None:
-        nonlocal options
-        if await is_without_classes(setup.flags.feature_gates, cluster):
-            options = dataclasses.replace(options, modify=False)
+        found["classes"] = not await is_without_classes(setup.flags.feature_gates, cluster)
 
     async def check_driver(driver: Driver, info: DriverInfo) -> None:
-        nonlocal on_node
-        on_node = await expands_on_node(driver, info, options.timeout_s)
+        found["on_node"] = await expands_on_node(driver, info, options.timeout_s)
 
     return Sidecar(
         name="csi-resizer",
@@ -87,9 +83,10 @@ def sidecar(setup: Setup[ResizerFlags]) -> Sidecar[ResizerFlags]:
         any_name=True,
         log_length_max=setup.flags.max_grpc_log_length,
         server=setup.flags.master,
-        make_work=lambda context: _resizer(context, options, on_node=on_node),
+        make_work=lambda context: _resizer(context, options, has_classes=found["classes"], on_node=found["on_node"]),
         ask=ask,
         check_driver=check_driver,
+        found=found,
     )
 
 
@@ -109,13 +106,14 @@ async def expands_on_node(driver: Driver, info: DriverInfo, timeout_s: float) ->
     return on_node
 
 
-def _resizer(context: Context[ResizerFlags], options: ResizerOptions, *, on_node: bool) -> SidecarWork:
+def _resizer(context: Context[ResizerFlags], options: ResizerOptions, *, has_classes: bool, on_node: bool) -> SidecarWork:
     from mooring.control.events import EventRecorder
     from mooring.sidecars.resizer.controller import Resizer
 
     runtime, driver_name = context.runtime, context.info.name
     component = f"external-resizer {driver_name}"
     events = EventRecorder(runtime.cluster, component, clock=runtime.clock, randomness=runtime.randomness)
+    options = dataclasses.replace(options, modify=options.modify and has_classes)
     return Resizer(runtime, context.driver, context.info, options, events, on_node=on_node, caches=context.caches)
 
 

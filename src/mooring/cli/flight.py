@@ -11,13 +11,14 @@ import dataclasses
 import os
 import signal
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from mooring.base.clock import Clock
 from mooring.base.log import logger
+from mooring.cli.election import namespace_of_pod
 from mooring.cli.process import Machine, Setup
 from mooring.cli.tables import ManagerFlags, SidecarFlags
 from mooring.control.order import ordered
@@ -51,6 +52,7 @@ class FlightRecorder(Generic[F]):
         self._name, self._setup, self._machine, self._clock = name, setup, machine, clock
         self._recorder: Recorder | None = None
         self._info: DriverInfo | None = None
+        self._found: Mapping[str, Any] = {}
         self._wanted: asyncio.Queue[str] = asyncio.Queue(1)
         self._told_at: float | None = None
         self._count = 0
@@ -59,9 +61,19 @@ class FlightRecorder(Generic[F]):
     def is_on(self) -> bool:
         return self._setup.flags.flight_recorder
 
-    def works(self, make: Make, runtime: Runtime, driver: Driver | None = None, info: DriverInfo | None = None) -> LeasedWorks:
-        """The works, with a recorder beside each term. Several works of one program on shared caches have none."""
-        self._info = info
+    def works(
+        self,
+        make: Make,
+        runtime: Runtime,
+        driver: Driver | None = None,
+        info: DriverInfo | None = None,
+        found: Mapping[str, Any] | None = None,
+    ) -> LeasedWorks:
+        """The works, with a recorder beside each term. Several works of one program on shared caches have none.
+
+        found: as of a Sidecar.
+        """
+        self._info, self._found = info, found or {}
         if not self.is_on:
             return make(runtime, driver)
         first = [self._made(make, runtime, driver)]
@@ -138,7 +150,8 @@ class FlightRecorder(Generic[F]):
             return None
         info = self._info
         driver = {} if info is None else {name: _plain(value) for name, value in _fields(info)}
-        return frozen(self._recorder, self._name, why, options=options_of_record(self._setup, self._machine), driver=driver)
+        options = options_of_record(self._setup, self._machine) | {"found": self._found}
+        return frozen(self._recorder, self._name, why, options=options, driver=driver)
 
     def _write(self, why: str, frozen: Callable[[], bytes]) -> None:
         if self._count >= FILES_MAX:
@@ -169,14 +182,16 @@ def _put(path: Path, data: bytes) -> None:
         raise
 
 
-_ENVIRON: Final = ("NODE_NAME",)
+_ENVIRON: Final = ("NODE_NAME", "POD_NAME", "NAMESPACE")
 _COMMON: Final = frozenset(field.name for field in dataclasses.fields(SidecarFlags))
 
 
 def options_of_record(setup: Setup[Any], machine: Machine) -> dict[str, Any]:
-    """The program's own flags, not those of its surroundings; its gates; and which node it is on."""
+    """The program's own flags, not those of its surroundings; its gates; and which node, pod and namespace it is on."""
     own = {name: _plain(value) for name, value in _fields(setup.flags) if name not in _COMMON}
     environ = {name: machine.environ[name] for name in _ENVIRON if name in machine.environ}
+    if namespace := namespace_of_pod(machine):
+        environ["POD_NAMESPACE"] = namespace
     return {"flags": own, "gates": dict(setup.gates), "given": sorted(setup.given), "environ": environ}
 
 

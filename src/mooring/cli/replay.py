@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -118,6 +119,11 @@ def _setup(table: type[Any], header: Header) -> Setup[Any]:
     return Setup(header.program, made, frozenset(header.options.get("given", ())), header.options.get("gates", {}))
 
 
+def machine_of(header: Header) -> Machine:
+    """The record's, of which nothing else is known: this one's files say nothing about it."""
+    return Machine(environ=header.options.get("environ", {}), host_name=lambda: "", service_account=Path(os.devnull))
+
+
 def _sidecar(module: str, table: str, *, with_machine: bool = False) -> Callable[[Header], Make]:
     def make_of(header: Header) -> Make:
         import importlib
@@ -127,7 +133,8 @@ def _sidecar(module: str, table: str, *, with_machine: bool = False) -> Callable
 
         program = importlib.import_module(f"mooring.cli.{module}")
         setup = _setup(getattr(program, table), header)
-        sidecar = program.sidecar(setup, Machine(environ=header.options.get("environ", {}))) if with_machine else program.sidecar(setup)
+        sidecar = program.sidecar(setup, machine_of(header)) if with_machine else program.sidecar(setup)
+        sidecar.found.update(header.options.get("found", {}))
         told: dict[str, Any] = {name: frozenset(one) if isinstance(one, list) else one for name, one in header.driver.items()}
         info = DriverInfo(**told)
         return lambda runtime, driver: sidecar.works_of(Context(setup, runtime, driver, info)).works[0].make_work()
@@ -155,6 +162,8 @@ def _manager(module: str, table: str) -> Callable[[Header], Make]:
 
 PROGRAMS: Final[Mapping[str, Callable[[Header], Make]]] = {
     "csi-attacher": _sidecar("csi_attacher", "AttacherFlags"),
+    "csi-provisioner": _sidecar("csi_provisioner", "ProvisionerFlags", with_machine=True),
+    "csi-resizer": _sidecar("csi_resizer", "ResizerFlags"),
     "csi-snapshotter": _sidecar("csi_snapshotter", "SnapshotterFlags", with_machine=True),
     "snapshot-controller": _manager("snapshot_controller", "SnapshotControllerFlags"),
     "mooring-binder": _manager("binder", "BinderFlags"),

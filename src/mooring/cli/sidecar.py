@@ -89,6 +89,7 @@ class Sidecar(Generic[F]):
     None for one, as these fields say.
     any_name: it works for a driver whose name CSI forbids, too, as the Go program does: nothing of the driver's is made or attached by it.
     check_driver: what it has to know of the driver, once that has introduced itself. Raises ConfigError for one that it can't work with.
+    found: what these two have learnt, and the machine says, by names of their own; the flight record has it, and a replay fills it in.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Sidecar(Generic[F]):
     ask: Callable[[Cluster], Awaitable[None]] = _nothing
     check_driver: Callable[[Driver, DriverInfo], Awaitable[None]] = _no_more
     works: Callable[[Context[F]], LeasedWorks] | None = None
+    found: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def works_of(self, context: Context[F]) -> LeasedWorks:
         """The one work, with its Lease, or the several."""
@@ -138,7 +140,7 @@ class SidecarLife(Life[F]):
             lambda ports, driver: self._sidecar.works_of(Context(self._setup, ports, driver or session.driver, session.info)),
             session.info.name,
         )
-        works = self.flight.works(make, runtime, session.driver, session.info)
+        works = self.flight.works(make, runtime, session.driver, session.info, self._sidecar.found)
         async with asyncio.TaskGroup() as group:
             watch = group.create_task(session.run(), name=f"{self._name}/driver-session")
             # The Go attacher's manifest gives no right to events: there, who leads is only logged.

@@ -186,7 +186,7 @@ class Controller(Generic[K]):
         """Works until cancelled, or until drained."""
         async with self._workers.workers() as group:
             for number in range(self._worker_count):
-                group.create_task(self._queue.work(self._work), name=f"{self.name}/worker/{number}")
+                group.create_task(self._queue.work(self._work), name=f"{self._place}/worker/{number}")
 
     async def drain(self, timeout_s: float) -> bool:
         """Takes no new key, lets the work in hand end; then run() returns. False when timeout_s was too short."""

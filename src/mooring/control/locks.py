@@ -17,11 +17,15 @@ class KeyLock(asyncio.Lock):
 
     def __init__(self, key: Hashable) -> None:
         super().__init__()
-        self._key = key
+        self._key, self._waiting = key, 0
 
     async def acquire(self) -> Literal[True]:
-        order = ORDER.get() if self.locked() else None
-        await super().acquire()
+        order = ORDER.get() if self.locked() or self._waiting else None  # a free one may be on its way to somebody who waits
+        self._waiting += 1
+        try:
+            await super().acquire()
+        finally:
+            self._waiting -= 1
         if order is not None:
             await order.resumed("lock", self._key)
         return True

@@ -8,11 +8,12 @@ says when each may go on. `ORDER` is the program's own: every task that its work
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, Protocol, TypeVar
 
+from mooring.api.meta import Kind
 from mooring.kube.cache.informer import Informer
 
 K = TypeVar("K", bound=Hashable)
@@ -49,6 +50,9 @@ class Order(Protocol):
 
     def caches(self, informer: Informer[Any]) -> None:
         """A cache begins to follow the API server."""
+
+    def keeps(self, kind: Kind[Any], namespace: str, objects: Callable[[], Iterable[Any]]) -> None:
+        """The program has all objects of this kind there that are its own: nobody else writes them, and no cache follows them."""
 
 
 ORDER: Final[ContextVar[Order | None]] = ContextVar("mooring.order", default=None)

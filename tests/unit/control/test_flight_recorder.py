@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import gc
@@ -13,16 +14,20 @@ import pytest
 
 from mooring.api.core import SECRETS, PersistentVolume
 from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
+from mooring.apiserver.listing import ContinueExpired
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
 from mooring.control.caches import Caches
 from mooring.control.controller import Controller
+from mooring.control.flight.entries import error_of, fault_of
 from mooring.control.flight.ports import RecordedCluster, RecordedDriver
 from mooring.control.flight.recorder import Recorder
 from mooring.control.flight.work import OrderedWork, recorded
 from mooring.control.flight.writing import frozen
+from mooring.control.locks import KeyLock
 from mooring.control.manager import Manager
+from mooring.control.order import ordered
 from mooring.control.result import Result, Retry
 from mooring.control.runtime import Runtime
 from mooring.csi.driver import Call
@@ -30,6 +35,7 @@ from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.inspect.replay.record import Record, parsed
 from mooring.kube.cluster import EventType, Patch, PatchType, WatchEvent
+from mooring.kube.errors import Gone
 from tests.support.builders import a_secret, a_va
 from tests.support.cluster_world import ClusterWorld
 from tests.support.virtual_loop import in_virtual_time
@@ -167,3 +173,34 @@ async def test_what_can_not_be_kept_does_not_hurt_the_program() -> None:
     recorder = Recorder(world.clock)
     recorder.event(1, WatchEvent(EventType.ADDED, PersistentVolume, "1"))  # type: ignore[arg-type]
     assert b"null" == bytes(record_of(recorder).entries[0].answer)
+
+
+async def test_each_wait_for_a_lock_is_noted_also_for_one_that_is_on_its_way_to_somebody_else() -> None:
+    world = ClusterWorld()
+    recorder = Recorder(world.clock)
+    lock = KeyLock("a-key")
+
+    async def take(name: str) -> None:
+        async with lock:
+            taken.append(name)
+
+    taken: list[str] = []
+    with ordered(recorder):
+        async with asyncio.TaskGroup() as group:
+            await lock.acquire()
+            group.create_task(take("first"), name="first")
+            await asyncio.sleep(0)
+            lock.release()
+            assert not lock.locked()
+            group.create_task(take("second"), name="second")
+            await take("third")
+    noted = [entry.who for entry in record_of(recorder).entries if entry.kind == "resumed"]
+    assert taken == ["first", "third", "second"]
+    assert [name for name in noted if name] == ["first", "second"]
+    assert len(noted) == 3
+
+
+def test_an_error_of_a_server_in_process_is_kept_as_what_it_is_to_a_client() -> None:
+    fault = fault_of(ContinueExpired("a-token"))
+    assert ("Gone", "Expired") == (fault.kind, fault.reason)
+    assert isinstance(error_of(fault), Gone)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 import importlib
 import json
+import types
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import msgspec
 import pytest
@@ -17,14 +19,19 @@ from mooring.cli import mooring as command
 from mooring.cli import replay
 from mooring.cli.flight import options_of_record
 from mooring.cli.process import Machine, Setup
-from mooring.control.flight.entries import FORMAT, Header
+from mooring.control.flight.entries import FORMAT, OWN, Asked, CachedKind, Header
+from mooring.control.runtime import Runtime
 from mooring.inspect.replay.course import replayed
 from mooring.inspect.replay.director import Decided
+from mooring.inspect.replay.free import OwnObjects
 from mooring.inspect.replay.record import Record, parsed
 from mooring.inspect.replay.render import values
+from mooring.sidecars.resizer.options import ResizerOptions
 
 TABLES = {
     "csi-attacher": ("csi_attacher", "AttacherFlags"),
+    "csi-provisioner": ("csi_provisioner", "ProvisionerFlags"),
+    "csi-resizer": ("csi_resizer", "ResizerFlags"),
     "csi-snapshotter": ("csi_snapshotter", "SnapshotterFlags"),
     "snapshot-controller": ("snapshot_controller", "SnapshotControllerFlags"),
     "mooring-binder": ("binder", "BinderFlags"),
@@ -116,3 +123,36 @@ def test_a_decision_that_the_record_has_not_is_said(tmp_path: Path, capsys: pyte
 def test_json_tells_the_seconds_since_the_record_s_beginning_and_the_bare_name() -> None:
     told = values(Decided(1, 30250.25, "csi-attacher-va", "'va-1'", "attached", "Decision()"), 30250.0)
     assert (0.25, "va-1") == (told["t"], told["key"])
+
+
+def test_objects_that_are_the_programs_own_answer_as_an_api_server_does() -> None:
+    lease = {"metadata": {"name": "page-0", "namespace": "default", "resourceVersion": "71"}, "spec": {"holderIdentity": "who died"}}
+    own = OwnObjects(CachedKind("leases", ("default", "", ""), OWN, msgspec.Raw(msgspec.json.encode([lease]))))
+
+    def answered(verb: str, name: str, body: str = "") -> Any:
+        entry = own.answer(Asked(verb, "leases", name, "default", body=body))
+        assert entry is not None
+        return entry.fault.kind if entry.fault else msgspec.json.decode(entry.answer)
+
+    assert lease == answered("get", "page-0")
+    assert "NotFound" == answered("get", "page-1")
+    mine = {"metadata": {"name": "page-0", "resourceVersion": "71"}, "spec": {"holderIdentity": "me"}}
+    written = answered("replace", "page-0", msgspec.json.encode(mine).decode())
+    assert ("me", True) == (written["spec"]["holderIdentity"], written["metadata"]["resourceVersion"] != "71")
+    assert written == answered("get", "page-0")
+    assert None is own.answer(Asked("list", "leases"))
+
+
+def test_a_replay_knows_what_the_program_had_asked_before_its_work_began() -> None:
+    seen: dict[str, Any] = {}
+
+    def resizer(runtime: Runtime, driver: Any, info: Any, options: ResizerOptions, *_: Any, on_node: bool, **more: Any) -> None:
+        seen.update(modify=options.modify, on_node=on_node)
+
+    for found in ({"classes": False, "on_node": True}, {"classes": True, "on_node": False}):
+        header = a_header("csi-resizer")
+        header.options["found"] = found
+        runtime: Any = types.SimpleNamespace(cluster=None, clock=None, randomness=None)
+        with mock.patch("mooring.sidecars.resizer.controller.Resizer", resizer):
+            replay.make_of(header)(runtime, None)  # type: ignore[arg-type]
+        assert {"modify": found["classes"], "on_node": found["on_node"]} == seen

@@ -38,6 +38,10 @@ DRAINED: Final = "drained"
 """The work is to end: what is in hand comes to its end."""
 
 
+OWN: Final = "own"
+"""In place of a version: objects that nobody but the program writes."""
+
+
 class Asked(msgspec.Struct, omit_defaults=True, frozen=True):
     """A request to the API server, or a call of the driver (verb: "call", resource: the RPC). body: without secrets."""
 
@@ -99,7 +103,8 @@ class Entry(msgspec.Struct, omit_defaults=True, frozen=True):
 
 
 class CachedKind(msgspec.Struct, omit_defaults=True, frozen=True):
-    """What a cache held where the record begins. A record from a program's start has none."""
+    """What a cache held where the record begins. A record from a program's start has none. version: `OWN` for all that are the program's
+    own."""
 
     resource: str
     selection: tuple[str, str, str]
@@ -163,7 +168,8 @@ def called_of(attribute: str, request: Message) -> Asked:
 def fault_of(error: ApiError | DriverError) -> Fault:
     if isinstance(error, DriverError):
         return Fault("DriverError", error.message, code=error.code, answered=error.answered, unsent=error.unsent)
-    return Fault(type(error).__name__, str(error), error.reason, error.status_code, dict(error.details), error.retry_after_s)
+    kind = next(one.__name__ for one in type(error).__mro__ if getattr(errors, one.__name__, None) is one)  # a server's own is one of these
+    return Fault(kind, str(error), error.reason, error.status_code, dict(error.details), error.retry_after_s)
 
 
 def error_of(fault: Fault) -> ApiError | DriverError:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Any, Final, TypeVar
 
 import msgspec
 from google.protobuf.message import Message
 
+from mooring.api.meta import Kind
 from mooring.base.clock import Clock
 from mooring.control.flight import entries
 from mooring.control.flight.ring import ENTRY_BYTES, Note, Ring
 from mooring.control.flight.stripping import gives_token, holds_secrets, stripped_answer
 from mooring.control.order import Names
 from mooring.kube.cache.informer import Informer
-from mooring.kube.cluster import Page, Request, Verb, WatchEvent
+from mooring.kube.cluster import Page, Request, Selection, Verb, WatchEvent
 
 K = TypeVar("K", bound=Hashable)
 
@@ -59,6 +60,7 @@ class Recorder:
         self.in_flight: dict[int, tuple[float, Request | str]] = {}
         self._number, self._names = 0, Names()
         self._informers: list[Informer[Any]] = []
+        self._own: list[tuple[tuple[Kind[Any], Selection], Callable[[], Iterable[Any]]]] = []
         self.watches: dict[int, Request] = {}  # by number, the newest
         self._hidden: set[int] = set()  # watches of Secrets
         self._is_on = True
@@ -103,6 +105,9 @@ class Recorder:
 
     def caches(self, informer: Informer[Any]) -> None:
         self._informers.append(informer)
+
+    def keeps(self, kind: Kind[Any], namespace: str, objects: Callable[[], Iterable[Any]]) -> None:
+        self._own.append(((kind, Selection(namespace)), objects))
 
     # -- from the ports
 
@@ -183,8 +188,9 @@ class Recorder:
 
     def _base(self) -> tuple[Any, int]:
         """What the caches hold: references, and about how many bytes they take."""
-        base = tuple((informer.scope, informer.store.version, informer.store.values()) for informer in self._informers)
-        return base, sum(8 * len(objects) for _, _, objects in base)
+        base = [(informer.scope, informer.store.version, informer.store.values()) for informer in self._informers]
+        base += [(scope, entries.OWN, tuple(objects())) for scope, objects in self._own]
+        return tuple(base), sum(8 * len(objects) for _, _, objects in base)
 
 
 def _who() -> str:

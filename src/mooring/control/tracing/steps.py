@@ -8,10 +8,11 @@ span only where its reason is another than the last one of that key: an object t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from contextvars import ContextVar
 from typing import Any, Final, Protocol, TypeVar
 
+from mooring.api.meta import Kind
 from mooring.base.clock import Clock
 from mooring.control.decision import Decision
 from mooring.control.order import Names, Order
@@ -125,6 +126,10 @@ class Tracing:
     def caches(self, informer: Informer[Any]) -> None:
         if self._order is not None:
             self._order.caches(informer)
+
+    def keeps(self, kind: Kind[Any], namespace: str, objects: Callable[[], Iterable[Any]]) -> None:
+        if self._order is not None:
+            self._order.keeps(kind, namespace, objects)
 
     # -- from the ports
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections import deque
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Any, Final, TypeVar
 
+from mooring.api.meta import Kind
 from mooring.base.clock import LoopClock
 from mooring.control.flight import entries
 from mooring.control.flight.entries import Asked, Entry
@@ -118,7 +119,7 @@ class Director:
         """Until the line has come about. Raises Departure."""
         while self._timer_shown_by_clock():
             await self._quiet()
-        own = self._own_timeout(entry), self._let_go, self._any_timeout, self._cancel(entry)
+        own = self._own_timeout(entry), self._early_timer, self._let_go, self._any_timeout, self._cancel(entry)
         for step in (None, self._on_time(entry), self._timer, *own):
             while True:
                 if is_done():
@@ -149,9 +150,12 @@ class Director:
     def _timer(self) -> bool:
         return self._fire(lambda handle: timeout_of(handle) is None)
 
-    def _fire(self, choose: Callable[[asyncio.TimerHandle], bool]) -> bool:
+    def _early_timer(self) -> bool:
+        return self._fire(lambda handle: timeout_of(handle) is None, TICK_S)
+
+    def _fire(self, choose: Callable[[asyncio.TimerHandle], bool], early_s: float = 0.0) -> bool:
         """Ends one timer; what the clock said before its time is said no more."""
-        fired = self._loop.fire(choose)
+        fired = self._loop.fire(choose, early_s)
         if fired is not None:
             self.said.forget_before(fired.when() - TICK_S)
         return fired is not None
@@ -162,12 +166,12 @@ class Director:
                 task = timeout_of(handle)
                 return task is not None and task.get_name() == entry.who
 
-            return entry.kind in (entries.GAVE_UP, entries.ENDED) and self._fire(chosen)
+            return entry.kind in (entries.GAVE_UP, entries.ENDED) and self._fire(chosen, TICK_S)
 
         return fire
 
     def _any_timeout(self) -> bool:
-        return self._fire(lambda handle: True)
+        return self._fire(lambda handle: True, TICK_S)
 
     def _cancel(self, entry: Entry) -> Callable[[], bool]:
         """Who had asked was told to end, from outside."""
@@ -243,6 +247,7 @@ class Director:
             if entry.kind in one.kinds
             and one.about == about
             and (entry.kind != entries.BEGUN or any(shown(key) == entry.key for key in one.ready))
+            and (entry.kind != entries.RESUMED or one.who == entry.who)
         ]
         same = [one for one in found if one.asked is not None and entry.asked is not None and one.asked.body == entry.asked.body]
         own = [one for one in same or found if one.who == entry.who]
@@ -317,6 +322,8 @@ class Director:
 
     def caches(self, informer: Informer[Any]) -> None:
         self.informers.append(informer)
+
+    def keeps(self, kind: Kind[Any], namespace: str, objects: Callable[[], Iterable[Any]]) -> None: ...
 
     # -- time and chance
 

@@ -1,30 +1,57 @@
 """Runs the controllers on a record that was cut: its beginning is lost, so that its order can't be kept.
 
 The controllers start anew on what the caches held at the cut, and go their own way from there. They get the events at their times, and the
-recorded answer for each request that is the very one of the record. A request that the record doesn't hold stays without answer: what
-waits for it stops there. A decision counts as the same where the record has it for this object, too, after those found so far.
+recorded answer for each request that is the very one of the record. Requests about objects that nobody but the program writes, as the
+provisioner's journal, are answered here, from what the program had of them at the cut. Any other request that the record doesn't hold stays
+without answer: what waits for it stops there. A decision counts as the same where the record has it for this object, too, after those found
+so far.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Any, TypeVar
 
 import msgspec
 
+from mooring.api.meta import Kind
 from mooring.base.clock import LoopClock
 from mooring.control.flight import entries
-from mooring.control.flight.entries import Asked, Entry, Header
+from mooring.control.flight.entries import Asked, CachedKind, Entry, Header, fault_of
 from mooring.control.flight.shown import shown
 from mooring.control.order import Names, task_name
 from mooring.inspect.replay.director import TURNS_MAX, Decided, Departure, Waiter
 from mooring.inspect.replay.loop import ReplayLoop
 from mooring.inspect.replay.said import Said
 from mooring.kube.cache.informer import Informer
+from mooring.kube.errors import NotFound
 
 K = TypeVar("K", bound=Hashable)
+
+
+class OwnObjects:
+    """The objects of one kind in one namespace that are the program's own, from what it had of them at the cut."""
+
+    def __init__(self, kept: CachedKind) -> None:
+        found: list[dict[str, Any]] = msgspec.json.decode(kept.items)
+        self._objects = {one["metadata"]["name"]: one for one in found}
+        self._count = 0
+
+    def answer(self, asked: Asked) -> Entry | None:
+        """As an API server would; None where it is not about one of them as a whole."""
+        if asked.verb not in ("get", "create", "replace") or asked.subresource:
+            return None
+        if asked.verb != "get":
+            self._count += 1
+            body = msgspec.json.decode(asked.body)
+            body["metadata"]["resourceVersion"] = f"{self._count}"
+            self._objects[asked.name] = body
+        found = self._objects.get(asked.name)
+        if found is None:
+            return Entry(entries.ANSWER, fault=fault_of(NotFound(f"{asked.resource} {asked.name!r} not found")))
+        return Entry(entries.ANSWER, answer=msgspec.Raw(msgspec.json.encode(found)))
 
 
 class FreeDirector:
@@ -42,6 +69,7 @@ class FreeDirector:
         self._versions: dict[tuple[str, ...], str] = {}  # the newest that a watch has shown
         self._listed: set[tuple[str, ...]] = set()
         self._recorded: dict[tuple[str, str], deque[str]] = defaultdict(deque)
+        self._own = {(one.resource, one.selection[0]): OwnObjects(one) for one in header.caches if one.version == entries.OWN}
         self.stopped: Exception | None = None
         self.informers: list[Informer[Any]] = []
         self.decided_count = 0
@@ -104,10 +132,14 @@ class FreeDirector:
 
     def _serve(self, waiter: Waiter) -> None:
         came = self._events.get(waiter.about) if waiter.asked is None else self._answers.get((waiter.about, waiter.asked.body))
-        found = came.popleft() if came else self._cached(waiter.asked)
+        found = came.popleft() if came else self._owned(waiter.asked) or self._cached(waiter.asked)
         if found is not None:
             self._waiters.remove(waiter)
             waiter.future.set_result(found)
+
+    def _owned(self, asked: Asked | None) -> Entry | None:
+        own = None if asked is None else self._own.get((asked.resource, asked.namespace))
+        return None if own is None or asked is None else own.answer(asked)
 
     def _cached(self, asked: Asked | None) -> Entry | None:
         """The answer to a list: what the cache held at the cut."""
@@ -180,3 +212,5 @@ class FreeDirector:
 
     def caches(self, informer: Informer[Any]) -> None:
         self.informers.append(informer)
+
+    def keeps(self, kind: Kind[Any], namespace: str, objects: Callable[[], Iterable[Any]]) -> None: ...

@@ -58,9 +58,9 @@ class ReplayLoop(asyncio.SelectorEventLoop):
         self._timers = sorted(timer for timer in self._timers if not timer[2].cancelled())
         return next((handle for _, _, handle in self._timers if choose(handle)), None)
 
-    def fire(self, choose: Callable[[asyncio.TimerHandle], bool]) -> asyncio.TimerHandle | None:
-        """Ends the earliest timer that is due and chosen; None where there is none."""
-        handle = self.earliest(lambda one: one.when() <= self.now and choose(one))
+    def fire(self, choose: Callable[[asyncio.TimerHandle], bool], early_s: float = 0.0) -> asyncio.TimerHandle | None:
+        """Ends the earliest timer that is due, or is so early_s later, and chosen; None where there is none."""
+        handle = self.earliest(lambda one: one.when() <= self.now + early_s and choose(one))
         if handle is not None:
             self._timers = [timer for timer in self._timers if timer[2] is not handle]
             self._ready.append(handle)

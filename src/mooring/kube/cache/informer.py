@@ -249,12 +249,12 @@ class Informer(Generic[T]):
 class FreshCache(Generic[T]):
     """A cache that something irrevocable relies on: the API server itself is asked where a watch may hide what is there.
 
-    informer: the cache, of this kind.
+    informer: the cache, of this kind. listing: held for one list at a time.
     """
 
-    def __init__(self, cluster: Cluster, clock: Clock, informer: Informer[T], kind: Kind[T]) -> None:
+    def __init__(self, cluster: Cluster, clock: Clock, informer: Informer[T], kind: Kind[T], listing: asyncio.Lock) -> None:
         self._cluster, self._clock, self._informer, self._kind = cluster, clock, informer, kind
-        self._listing = asyncio.Lock()
+        self._listing = listing
         self._listed_at: Instant = -math.inf
         self._failure: ApiError | None = None
 

@@ -20,6 +20,7 @@ from mooring.api.meta import Key, is_deleting
 from mooring.base.clock import Instant
 from mooring.base.errors import MooringError
 from mooring.base.log import logger
+from mooring.control.locks import KeyLock
 from mooring.control.runtime import Runtime
 from mooring.csi.driver import Call
 from mooring.csi.errors import DriverError
@@ -64,7 +65,7 @@ class PvOwners:
         self._cluster, self._clock, self._volumes, self._view = runtime.cluster, runtime.clock, volumes, view
         self.storing: dict[str, str] = {}
         self.unanswered: dict[str, Instant] = {}
-        self.fresh = FreshCache(runtime.cluster, runtime.clock, volumes, PERSISTENT_VOLUMES)
+        self.fresh = FreshCache(runtime.cluster, runtime.clock, volumes, PERSISTENT_VOLUMES, KeyLock("listing"))
 
     async def claim_now(self, intent: Intent) -> PersistentVolumeClaim | None:
         """Its claim by the API server itself, for a cache may be late; None when it is gone. Raises ApiError."""

@@ -15,6 +15,7 @@ from mooring.base.log import logger
 from mooring.control.controller import Controller
 from mooring.control.decision import Deciding, Decision, Failed
 from mooring.control.event_once import EventOnce
+from mooring.control.locks import KeyLock
 from mooring.control.result import Problem, Result
 from mooring.control.topics import Topic
 from mooring.kube.cache.informer import Change, FreshCache
@@ -76,7 +77,9 @@ class VolumeDeletion:
             progress=self._progress,
         )
         attachments = (
-            None if self._attachments is None else FreshCache(runtime.cluster, runtime.clock, self._attachments, VOLUME_ATTACHMENTS)
+            None
+            if self._attachments is None
+            else FreshCache(runtime.cluster, runtime.clock, self._attachments, VOLUME_ATTACHMENTS, KeyLock("listing"))
         )
         self._reconciler = Reconciler(env, self._view, self._progress, attachments, ends)
         env.bus.subscribe(topics.INTENT_CLOSED, lambda pv_name: self.controller.tell(intent_closed(pv_name)))

@@ -22,7 +22,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from mooring.api.coordination import LEASES
 from mooring.base.clock import Clock
 from mooring.base.log import logger
-from mooring.control.order import resumed
+from mooring.control.order import ORDER, resumed
 from mooring.kube.access_review import denied
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Conflict, Forbidden
@@ -112,7 +112,7 @@ class Journal(Intents):
         self, cluster: Cluster, place: JournalLocation, identity: str, clock: Clock, metrics: JournalMetrics | None = None
     ) -> None:
         super().__init__()
-        self._cluster, self._location, self._metrics = cluster, place, metrics
+        self._cluster, self._location, self._clock, self._metrics = cluster, place, clock, metrics
         self._store = LeaseStore(cluster, place, identity, clock)
         self._handlers: list[Found] = []
         self._waiters: defaultdict[JournalLease, list[Waiter]] = defaultdict(list)
@@ -127,6 +127,8 @@ class Journal(Intents):
 
     async def start(self) -> None:
         """Takes the journal over; the open intents of an earlier holder are open from now on. A failure is tried again by `run`."""
+        if (order := ORDER.get()) is not None:
+            order.keeps(LEASES, self._location.namespace, lambda: [page.lease for page in self._store.pages if page.lease is not None])
         log.info(1, "the journal of intents", namespace=self._location.namespace, Lease=self._location.page_name(0))
         await self._try_to_hold()
 
@@ -259,7 +261,11 @@ class Journal(Intents):
         waiter: Waiter = asyncio.get_running_loop().create_future()
         self._waiters[page].append(waiter)
         self._wake.set()
-        await waiter
+        try:
+            await waiter
+        except ApiError:
+            await resumed("journal", page.number)
+            raise
         await resumed("journal", page.number)
 
     async def _save(self, page: JournalLease) -> None:
@@ -285,6 +291,7 @@ class Journal(Intents):
             self._tidy_timer = asyncio.get_running_loop().call_later(TIDY_S, self._tidy)
 
     def _tidy(self) -> None:
+        self._clock.now()  # in a flight record this is the moment at which the timer ended
         self._tidy_timer, self._tidy_due = None, True
         self._wake.set()
 

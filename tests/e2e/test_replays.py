@@ -1,0 +1,129 @@
+"""The records of real programs, on the embedded API server, beside drivers on sockets: `mooring replay` runs each of them again."""
+
+from __future__ import annotations
+
+import asyncio
+import types
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mooring.base.clock import LoopClock
+from mooring.base.randomness import Random
+from mooring.driver.server import serving
+from mooring.kube.client.http import HttpCluster
+from mooring.kube.client.kubeconfig import load
+from mooring.sidecars.resizer import names
+from mooring.wire.grpc.codes import Code
+from tests.e2e import resizer_world
+from tests.e2e.flight_records import assert_cut, assert_same, written
+from tests.e2e.provisioner_world import Provisioning
+from tests.support.binding import PVC
+from tests.support.builders import a_claim
+from tests.support.embedded import EmbeddedServer
+from tests.support.resizing import EXPAND, MODIFY
+from tests.support.scripted_driver import Fail, Lose
+
+pytestmark = pytest.mark.slow
+INFEASIBLE = {"storage": names.CONTROLLER_INFEASIBLE}
+CREATE, DELETE = "CreateVolume", "DeleteVolume"
+CUT = 2**16
+"""Bytes of a recorder that has to drop the beginning of a run."""
+
+
+@pytest.fixture
+def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Of an administrator."""
+    with EmbeddedServer(tmp_path_factory.mktemp("server")) as server:
+        yield server.kubeconfig
+
+
+def flags(folder: Path, *more: str) -> tuple[str, ...]:
+    return f"--flight-recorder-dir={folder}", *more
+
+
+# -- csi-resizer
+
+
+async def grown(kubeconfig: Path, folder: Path, *more: str, count: int = 1) -> Path:
+    """Volumes grow twice, with failures and a size that the driver can't give, and change their class; gives the record."""
+    async with resizer_world.a_world(kubeconfig, folder) as world:
+        claims = [f"claim{number}" for number in range(count)]
+        for claim in claims:
+            await world.make_bound(claim)
+        gold = await world.make_attributes_class("gold")
+        too_much = Fail(Code.OUT_OF_RANGE, "too much")
+        world.backend.always(EXPAND, lambda request: too_much if request.capacity_range.required_bytes > 6 << 30 else None)
+        async with world.resizer(kubeconfig, "log", *flags(folder, *more)) as program:
+            for claim in claims:
+                world.backend.script(EXPAND, Fail(Code.INTERNAL, "not yet"), Lose())
+                world.backend.script(MODIFY, Fail(Code.UNAVAILABLE, "not now"))
+                for size in (2, 3):
+                    await world.ask(size, claim)
+                    await world.handed_over(size, claim)
+                    await world.node_done(size, claim)
+                await world.ask(9, claim)
+                await world.shown(PVC, world(claim), lambda body: body["status"].get("allocatedResourceStatuses") == INFEASIBLE)
+                await world.ask_class(gold, claim)
+                await world.modified(gold, claim)
+            return await written(program, folder / "log")
+
+
+async def test_a_record_of_the_resizer_is_replayed_to_the_same_decisions(kubeconfig: Path, tmp_path: Path) -> None:
+    assert_same(await grown(kubeconfig, tmp_path), decisions=10, calls=6)
+
+
+async def test_a_record_of_the_resizer_that_was_cut_is_replayed(kubeconfig: Path, tmp_path: Path) -> None:
+    assert_cut(await grown(kubeconfig, tmp_path, f"--flight-recorder-bytes={4 * CUT}", count=8))
+
+
+# -- csi-provisioner
+
+
+@asynccontextmanager
+async def provisioning(kubeconfig: Path, folder: Path) -> AsyncIterator[Provisioning]:
+    users = HttpCluster(load(str(kubeconfig), {}), clock=LoopClock(), randomness=Random(), user_agent="tests")
+    async with asyncio.timeout(90), users:
+        nobody: Any = None
+        world = Provisioning(users, nobody, folder)
+        async with serving(world.backend, str(world.socket), grace_s=0):
+            yield world
+
+
+async def provisioned(kubeconfig: Path, folder: Path, *more: str, count: int = 4) -> Path:
+    """Claims get volumes, with failures and a lost answer, a clone among them, and two go again; gives the record."""
+    async with provisioning(kubeconfig, folder) as world:
+        await world.make_place()
+        await world.make_class(reclaimPolicy="Delete")
+        world.backend.script(CREATE, Fail(Code.INTERNAL, "not yet"), Lose())
+        world.backend.script(DELETE, Fail(Code.INTERNAL, "not yet"))
+        proxy: Any = types.SimpleNamespace(kubeconfig=kubeconfig)
+        environ = {"POD_NAME": "a-pod", "POD_NAMESPACE": "default"}
+        async with world.provisioner(proxy, "log", *flags(folder, *more), **environ) as program:
+            asked = {"volume.kubernetes.io/storage-provisioner": world.driver}
+            claims = [await world.create(a_claim(world(f"c{number}"), sc=world("sc"), annotations=asked)) for number in range(count)]
+            pvs = [await world.provisioned(claim) for claim in claims]
+            clone = a_claim(world("clone"), sc=world("sc"), annotations=asked)
+            clone["spec"]["dataSource"] = {"kind": "PersistentVolumeClaim", "name": world("c0")}
+            pvs.append(await world.provisioned(await world.create(clone)))
+            for number in range(2):
+                await world.delete(PVC, world(f"c{number + 1}"))
+                await world.released(pvs[number + 1])
+            return await written(program, folder / "log")
+
+
+CAPACITY = "--enable-capacity", "--capacity-ownerref-level=-1", "--capacity-poll-interval=1s"
+
+
+@pytest.mark.parametrize("more", [(), CAPACITY], ids=["plain", "capacity"])
+async def test_a_record_of_the_provisioner_is_replayed_to_the_same_decisions(
+    kubeconfig: Path, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    assert_same(await provisioned(kubeconfig, tmp_path, *more), decisions=10, calls=8)
+
+
+async def test_a_record_of_the_provisioner_that_was_cut_is_replayed(kubeconfig: Path, tmp_path: Path) -> None:
+    assert_cut(await provisioned(kubeconfig, tmp_path, f"--flight-recorder-bytes={CUT}", count=20))
