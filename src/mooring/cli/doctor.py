@@ -5,7 +5,7 @@
 | 0 | nothing is wrong; notes count as nothing |
 | 3 | there are errors or warnings |
 | 2 | a command line that is wrong |
-| 1 | it could not look |
+| 1 | it could not look, or the files have no object that it knows |
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ OUTPUTS: Final = ("text", "json", "yaml")
 
 _EXIT_CODES: Final = """
 Exit codes: 0 nothing is wrong (notes count as nothing); 3 there are errors or
-warnings; 2 the command line is wrong; 1 it could not look.
+warnings; 2 the command line is wrong; 1 it could not look, or the files have
+no object that it knows.
 """
 
 
@@ -114,4 +115,6 @@ def told(flags: DoctorFlags, inventory: Inventory, stdout: TextIO) -> int:
         stdout.write(as_text(inventory, findings, width_of(stdout)))
     else:
         stdout.write((as_json if output == "json" else as_yaml)(as_values(inventory, findings)))
+    if inventory.of_files and not inventory.count():
+        return CANNOT
     return FOUND if any(one.severity is not Severity.NOTE for one in findings) else CLEAN

@@ -53,9 +53,9 @@ async def _all(inventory: Inventory, cluster: Cluster, kind: Kind[Any]) -> Async
             yield body
     except Forbidden as error:
         inventory.hide(kind, str(error))
-    except NotServed as error:
+    except NotServed:
         if kind.group == CLUSTER_ROLES.group:
-            inventory.hide(kind, str(error))  # who may do what is kept elsewhere
+            inventory.hide(kind, f"this server does not serve {kind.group}: who may do what is decided elsewhere", "roles and bindings")
 
 
 def _put(inventory: Inventory, kind: Kind[Any], body: dict[str, Any]) -> None:

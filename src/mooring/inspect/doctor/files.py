@@ -1,7 +1,8 @@
 """Reads the files of a release. No network, no write.
 
 A folder with a kustomization is what its `resources` name, in its `namespace`; its patches, components and generators are not applied
-(`kubectl kustomize DIR | mooring doctor -f -` judges these, too). Any other folder is all YAML and JSON below it.
+(`kubectl kustomize DIR | mooring doctor -f -` judges these, too). A chart of Helm is not rendered. Any other folder is all YAML and JSON
+below it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ ENDINGS: Final = (".yaml", ".yml", ".json")
 BYTES_MAX: Final = 16 * 2**20
 DEPTH_MAX: Final = 20
 NOT_APPLIED: Final = ("patches", "patchesStrategicMerge", "patchesJson6902", "components", "helmCharts", "namePrefix", "nameSuffix")
+HELM: Final = "; if it is a template of Helm: helm template CHART | mooring doctor -f -"
 
 Json = dict[str, Any]
 _KINDS: Final = {(kind.group, kind.name): kind for kind in READ}
@@ -80,6 +82,9 @@ class Files:
         self._seen.add(path.resolve())
         if not path.is_dir():
             self._text(str(path), _text_of(path), namespace)
+            return
+        if (path / "Chart.yaml").is_file():
+            self._inventory.note(f"the chart {path}", f"helm template {path} | mooring doctor -f - judges what it renders")
             return
         named = next((path / name for name in KUSTOMIZATIONS if (path / name).is_file()), None)
         if named is not None:
@@ -147,17 +152,17 @@ def _documents(name: str, text: str) -> Iterator[tuple[yaml.Node, Any]]:
             loader.dispose()
         return found
 
-    yield from _safe(name, read)
+    yield from _safe(name, read, hint=HELM if "{{" in text else "")
 
 
-def _safe(name: str, read: Any) -> Any:
-    """What `read` gives. Raises ConfigError for what is no YAML."""
+def _safe(name: str, read: Any, hint: str = "") -> Any:
+    """What `read` gives. hint: the likely cause of what is no YAML. Raises ConfigError for that."""
     try:
         return read()
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{name}:{mark.line + 1}" if mark is not None else name
-        raise ConfigError(f"{where}: {getattr(error, 'problem', None) or error}") from None
+        raise ConfigError(f"{where}: {getattr(error, 'problem', None) or error}{hint}") from None
     except (ValueError, RecursionError, OverflowError) as error:
         raise ConfigError(f"{name}: {error}") from None
 

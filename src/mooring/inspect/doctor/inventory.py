@@ -34,9 +34,13 @@ class Inventory:
         return tuple(item for kind in WORKLOADS for item in self.all(kind))
 
     def hide(self, kind: Kind[Any], why: str, what: str = "") -> None:
-        """Notes that objects of a kind may be there, and could not be seen. what: one of them; all, without it."""
+        """Notes that objects of a kind may be there, and could not be seen. what: one of them, or several kinds; all of this
+        kind, without it. The same is noted once.
+        """
         self._hidden.add(kind.resource)
-        self.unseen.append(Unseen(what or kind.resource, why))
+        unseen = Unseen(what or kind.resource, why)
+        if unseen not in self.unseen:
+            self.unseen.append(unseen)
 
     def note(self, what: str, why: str) -> None:
         """Notes that something was left out which proves nothing about a kind."""

@@ -33,6 +33,8 @@ def as_text(inventory: Inventory, findings: Sequence[Finding], width: int = WIDT
 
 def _summary(inventory: Inventory, findings: Sequence[Finding]) -> str:
     looked = sum(inventory.count().values())
+    if inventory.of_files and not looked:
+        return "nothing is judged: there is no object that the doctor knows"
     counts = [(sum(one.severity is severity for one in findings), word) for severity, word in _COUNTED.items()]
     said = ", ".join(counted(count, word) for count, word in counts if count) or "nothing is wrong"
     return f"{said}; {counted(looked, 'object')} looked at"
