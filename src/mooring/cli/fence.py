@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TextIO, TypeVar
@@ -24,6 +25,7 @@ from mooring.cli.process import Command, Machine
 from mooring.cli.tables import AsKubectlFlags, ProcessFlags
 
 if TYPE_CHECKING:
+    from mooring.api.core import Node
     from mooring.base.clock import Clock
     from mooring.inspect.fencing.fence import Outcome
     from mooring.inspect.fencing.judge import ProverAnswer
@@ -124,6 +126,8 @@ class NodeCommand(Generic[F]):
         self._stdin, self._stdout, self._stderr = streams
         self._name = node_named(words)
         self._fence = Fence(cluster, clock, self._name, self._say)
+        self._next = ""
+        self._already: Node | None = None
 
     async def run(self) -> int:
         """Gives the exit code. Raises MooringError."""
@@ -131,6 +135,7 @@ class NodeCommand(Generic[F]):
 
         points = await self._look()
         if points is None or objections_in(points) or self._flags.dry_run:
+            self._next = self._next_line() if points is not None and not objections_in(points) else ""
             self._show(points, self.done if points is None else "")
             return DONE if points is None else CANNOT if objections_in(points) else LEFT
         if not self._flags.yes:
@@ -155,6 +160,10 @@ class NodeCommand(Generic[F]):
     def _question(self) -> str:
         raise NotImplementedError
 
+    def _next_line(self) -> str:
+        """The command that does what a dry run has shown."""
+        raise NotImplementedError
+
     def _is_confirmed(self) -> bool:
         self._say(self._question())
         self._stderr.write(f"Type the node's name: {visible(self._name)}\n> ")
@@ -164,21 +173,24 @@ class NodeCommand(Generic[F]):
     # -- telling
 
     def _show(self, points: tuple[Point, ...] | None, done: str, problem: str = "") -> None:
+        from mooring.inspect.fencing.judge import is_ours, record_of
         from mooring.inspect.fencing.render import as_values
         from mooring.inspect.printing import as_json, as_yaml
 
-        match self._flags.o or self._flags.output:
-            case "json":
-                self._stdout.write(as_json(as_values(self._name, points or (), done, problem)))
-            case "yaml":
-                self._stdout.write(as_yaml(as_values(self._name, points or (), done, problem)))
-            case _:
-                self._stdout.write(self._text(points or (), done, width_of(self._stdout), problem))
+        output = self._flags.o or self._flags.output
+        if output == "text":
+            self._stdout.write(self._text(points or (), done, width_of(self._stdout), problem))
+            return
+        record = record_of(self._already) if self._already is not None and is_ours(self._already) else {}
+        values = as_values(self._name, points or (), done, problem, record, self._next)
+        self._stdout.write(as_json(values) if output == "json" else as_yaml(values))
 
     def _text(self, points: tuple[Point, ...], done: str, width: int, problem: str = "") -> str:
+        from mooring.inspect.fencing.judge import fence_rows
         from mooring.inspect.fencing.render import as_text
 
-        return as_text(self._name, points, done, problem, width)
+        rows = fence_rows(self._already) if self._already is not None else ()
+        return as_text(self._name, points, done, problem, width, rows, self._next)
 
     def _say(self, text: str) -> None:
         self._stderr.write(f"{visible(text)}\n")
@@ -194,7 +206,9 @@ class FenceCommand(NodeCommand[FenceFlags]):
     async def _look(self) -> tuple[Point, ...] | None:
         from mooring.inspect.fencing.judge import fence_points, is_fenced
 
-        if is_fenced(await self._fence.node()):
+        node = await self._fence.node()
+        if is_fenced(node):
+            self._already = node
             return None
         facts = await self._fence.facts(None)
         await self._ask()
@@ -214,6 +228,16 @@ class FenceCommand(NodeCommand[FenceFlags]):
 
     def _question(self) -> str:
         return "Its pods are deleted, and its volumes go to other nodes." if self._flags.prover else OFF_OR_CUT_OFF
+
+    def _next_line(self) -> str:
+        given = (("--prover", self._flags.prover), ("--reason", self._flags.reason))
+        return line_of("fence", self._name, given, self._flags.kubeconfig)
+
+
+def line_of(command: str, node: str, given: Sequence[tuple[str, str]], kubeconfig: str) -> str:
+    """To type. given: flags with their values, left out where these are empty."""
+    flags = [f"{name}={value}" for name, value in (*given, ("--kubeconfig", kubeconfig)) if value]
+    return shlex.join(["mooring", command, node, *flags])
 
 
 def node_named(words: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from mooring.base.flagkinds import BOOL
 from mooring.base.flags import flag
-from mooring.cli.fence import EXIT_CODES, NodeCommand, NodeFlags, check_node_flags, serve
+from mooring.cli.fence import EXIT_CODES, NodeCommand, NodeFlags, check_node_flags, line_of, serve
 from mooring.cli.people import run_for_people, words_and_flags
 from mooring.cli.process import Command, Machine
 
@@ -51,3 +51,6 @@ class UnfenceCommand(NodeCommand[UnfenceFlags]):
 
     def _question(self) -> str:
         return "The scheduler may place pods on the node again."
+
+    def _next_line(self) -> str:
+        return line_of("unfence", self._name, (("--not-ready", "true"),) if self._flags.not_ready else (), self._flags.kubeconfig)

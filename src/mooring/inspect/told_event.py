@@ -26,8 +26,10 @@ async def user_of(cluster: Cluster) -> str:
     return str(((answer.get("status") or {}).get("userInfo") or {}).get("username") or NOBODY)
 
 
-async def tell(cluster: Cluster, clock: Clock, kind: Kind[Any], obj: Any, reason: str, message: str, component: str) -> None:
-    """obj: as decoded. Raises ApiError."""
+async def tell(
+    cluster: Cluster, clock: Clock, kind: Kind[Any], obj: Any, reason: str, message: str, component: str, *, is_warning: bool = True
+) -> None:
+    """obj: as decoded. is_warning: it is about something that can do harm. Raises ApiError."""
     meta, now = obj.metadata, rfc3339(clock.wall_s())
     namespace = meta.namespace or "default"
     body = {
@@ -41,7 +43,7 @@ async def tell(cluster: Cluster, clock: Clock, kind: Kind[Any], obj: Any, reason
             "namespace": meta.namespace,
             "uid": meta.uid,
         },
-        "type": "Warning",
+        "type": "Warning" if is_warning else "Normal",
         "reason": reason,
         "message": shortened(message, MESSAGE_BYTES_MAX),
         "source": {"component": component},

@@ -18,7 +18,7 @@ from mooring.base.clock import rfc3339_micro
 from mooring.base.errors import ConfigError
 from mooring.base.flags import UsageError
 from mooring.cli import mooring as command
-from mooring.cli.fence import CANNOT, DONE, LEFT, FenceCommand, FenceFlags
+from mooring.cli.fence import CANNOT, DONE, LEFT, FenceCommand, FenceFlags, line_of
 from mooring.cli.unfence import UnfenceCommand, UnfenceFlags
 from mooring.inspect.fencing.judge import NodeFacts, fence_points
 from mooring.inspect.fencing.prover import asked, words_of
@@ -212,7 +212,7 @@ async def test_one_that_is_fenced_stays_so_without_a_word():
     await world.fence(typed="n1\n")
     assert DONE == await world.fence()
     assert not [step for step in world.story if not step.startswith("get")]
-    assert "node n1: fenced\n" == world.out.getvalue()
+    assert world.out.getvalue().startswith("node n1: fenced\n")
 
 
 @in_virtual_time
@@ -241,7 +241,8 @@ async def test_unfence_takes_back_our_own_taint_once_the_node_is_ready():
     assert OUT in await world.taints()
     assert DONE == await world.unfence(typed="n1\n")
     assert (["gpu"], None) == (await world.taints(), await world.record())
-    assert ["NodeFenced", "NodeUnfenced"] == sorted(reason for _, reason, _, _ in await world.events("n1"))
+    told = sorted((reason, type_) for type_, reason, _, _ in await world.events("n1"))
+    assert [("NodeFenced", "Warning"), ("NodeUnfenced", "Normal")] == told
     assert DONE == await world.unfence()
 
 
@@ -364,3 +365,49 @@ async def test_a_lease_of_hours_proves_nothing_either_way():
     await world.lease(7200)
     (objection,) = await world.against()
     assert objection.startswith("nobody can tell whether its kubelet lives: kube-node-lease/n1: it holds for 2h0m0s")
+
+
+@in_virtual_time
+async def test_a_node_that_is_fenced_says_by_whom_and_when():
+    world = await a_world()
+    await world.fence(typed="n1\n", reason="power supply burnt")
+    record = await world.record()
+    assert record is not None
+    assert DONE == await world.fence()
+    assert "n1: fenced" in world.out.getvalue()
+    said = " ".join(world.out.getvalue().split())
+    assert f"fenced by {record['by']} at {record['at']} because power supply burnt proved its condition Ready is Unknown" in said
+    await world.fence(output="json")
+    assert record == json.loads(world.out.getvalue())["record"]
+
+
+@in_virtual_time
+async def test_a_fence_of_somebody_else_says_so():
+    world = FenceWorld()
+    taint = {"key": OUT, "value": "x", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
+    await world.create(a_ready_node("n1", taints=(taint,)))
+    assert DONE == await world.fence()
+    said = " ".join(world.out.getvalue().split())
+    assert "somebody has set the taint at 2026-01-01T00:00:00Z; mooring fence has left no record of it" in said
+    await world.fence(output="json")
+    assert "record" not in json.loads(world.out.getvalue())
+
+
+@in_virtual_time
+async def test_a_dry_run_says_what_to_type_next():
+    world = await a_world()
+    assert LEFT == await world.fence(dry_run=True, reason="power supply burnt")
+    assert world.out.getvalue().endswith("  next      mooring fence n1 '--reason=power supply burnt'\n")
+    assert "mooring fence n1 '--prover=./is-off {node}' --kubeconfig=k" == line_of("fence", "n1", [("--prover", "./is-off {node}")], "k")
+    await world.fence(dry_run=True, output="json")
+    assert "mooring fence n1" == json.loads(world.out.getvalue())["next"]
+    await world.fence(typed="n1\n")
+    await world.unfence(dry_run=True, not_ready=True)
+    assert "mooring unfence n1 --not-ready=true" in world.out.getvalue()
+
+
+@in_virtual_time
+async def test_a_dry_run_that_is_refused_has_nothing_to_type_next():
+    world = await a_world(ready="True")
+    assert CANNOT == await world.fence(dry_run=True)
+    assert "next" not in world.out.getvalue()

@@ -109,7 +109,7 @@ class Fence:
 
     async def _told(self, node: Node, reason: str, message: str) -> Outcome:
         try:
-            await tell(self._cluster, self._clock, NODES, node, reason, message, "mooring-fence")
+            await tell(self._cluster, self._clock, NODES, node, reason, message, "mooring-fence", is_warning=reason == FENCED)
         except ApiError as error:
             return Outcome(untold=str(error))
         return Outcome()

@@ -111,6 +111,18 @@ def is_ours(node: Node) -> bool:
     return bool(at) and all(one.time_added == at for one in node.spec.taints or () if one.key == OUT_OF_SERVICE_TAINT)
 
 
+def fence_rows(node: Node) -> list[tuple[str, str]]:
+    """Who has fenced a node that is fenced, when, why, and by what proof. For people: a word, and a sentence."""
+    record = record_of(node)
+    if not is_ours(node):
+        since = next((one.time_added for one in node.spec.taints or () if one.key == OUT_OF_SERVICE_TAINT and one.time_added), "")
+        when = f" at {since}" if since else ""
+        return [("fenced", f"somebody has set the taint{when}; mooring fence has left no record of it")]
+    rows = [("fenced by", str(record.get("by") or "nobody says whom")), ("at", str(record["at"]))]
+    rows += [("because", str(record["reason"]))] if record.get("reason") else []
+    return [*rows, *(("proved", str(one)) for one in record.get("proof") or ())]
+
+
 def record_of(node: Node) -> Mapping[str, Any]:
     """Who fenced it, when and why; {} where nobody has left a record that can be read."""
     try:
