@@ -167,6 +167,7 @@ release-tools: ## Build what checks a release (Go; 5 minutes, once)
 .PHONY: picture
 picture: .venv/ready ## Write the pictures of docs, from a real mooring dev
 	@PYTHONPATH=. $(BIN)/python hack/live_picture.py
+	@PYTHONPATH=. $(BIN)/python hack/trace_picture.py
 	@$(BIN)/python -m hack.monitoring.picture
 
 .PHONY: chart
