@@ -22,7 +22,7 @@ from mooring.base.errors import ConfigError
 from mooring.base.flags import UsageError
 from mooring.cluster.attachdetach import multi_attach
 from mooring.cluster.binder.scheduling import reasons as scheduling
-from mooring.inspect.why import attaching, changing, claims, place, pod_attach, provisioning
+from mooring.inspect.why import attaching, changing, claims, diagnosis, logs, place, pod_attach, provisioning
 from mooring.inspect.why.chain import Mover
 from mooring.inspect.why.codes import MEANINGS, code_in
 from mooring.kube.errors import Forbidden
@@ -621,3 +621,42 @@ def _kind(obj: Json) -> Kind[Any]:
 
 def _container(state: Mapping[str, Any]) -> Json:
     return {"name": "c", "image": "i", "imageID": "", "ready": True, "restartCount": 0, "state": dict(state)}
+
+
+# -- where the log is
+
+
+async def test_the_next_command_is_the_log_of_the_pod_that_leads() -> None:
+    world = WhyWorld()
+    claim = await world.create(a_class(), a_csi_driver(), a_claim())
+    await world.tell(claim, "ProvisioningFailed", "rpc error: code = Internal desc = broken")
+    lease = a_lease("csi-test", renewTime=rfc3339_micro(EPOCH_S), holderIdentity="csi-controller-0_5fe3", namespace="storage")
+    await world.create(lease)
+    (look,) = (await world.blocking("pvc/claim"))["commands"]
+    assert "kubectl -n storage logs csi-controller-0 --all-containers --prefix --tail=100" == look["line"]
+    assert look["safe"]
+
+
+async def test_without_a_lease_the_pods_are_found_by_their_container_and_a_mooring_dev_names_its_own() -> None:
+    world = WhyWorld()
+    claim = await world.create(a_class(), a_csi_driver(), a_claim())
+    await world.tell(claim, "ProvisioningFailed", "rpc error: code = Internal desc = broken")
+    (look,) = (await world.blocking("pvc/claim"))["commands"]
+    assert look["line"].endswith("CONTAINERS:.spec.containers[*].name | grep csi-provisioner")
+    assert "on a mooring dev there are none: its terminal has each call of the driver" in look["effect"]
+    await world.create(a_lease("csi-test", renewTime=rfc3339_micro(EPOCH_S), holderIdentity="no; pod"))
+    (look,) = (await world.blocking("pvc/claim"))["commands"]
+    assert look["line"].endswith("| grep csi-provisioner"), "a holder that is no pod's name is not typed"
+
+
+async def test_a_failed_mount_looks_for_the_driver_s_pod_on_the_node() -> None:
+    world = WhyWorld()
+    pod = await world.bound()
+    await world.create(an_attached_va(VA, "pv", "n1"))
+    await world.tell(pod, "FailedMount", "MountVolume.SetUp failed: rpc error: code = Internal desc = mkfs failed")
+    assert (await world.blocking("pod/web"))["commands"][0]["line"].endswith("| grep node-driver-registrar")
+
+
+def test_no_next_command_guesses_by_three_letters() -> None:
+    sources = [inspect.getsource(module) for module in (attaching, changing, claims, place, pod_attach, provisioning, diagnosis, logs)]
+    assert not any("grep -i csi" in source for source in sources)

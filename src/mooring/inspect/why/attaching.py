@@ -13,6 +13,7 @@ from mooring.inspect.scene import Scene, moment_s
 from mooring.inspect.why.chain import Command, Link, Mover, State
 from mooring.inspect.why.diagnosis import diagnosed, failed_link
 from mooring.inspect.why.leaders import silent_link
+from mooring.inspect.why.logs import log_command
 from mooring.sidecars.attacher import reasons as why
 from mooring.sidecars.attacher.decide import decide_attachment
 from mooring.sidecars.attacher.memory import Memory
@@ -37,7 +38,7 @@ def attachment_link(scene: Scene, step: str, attachment: VolumeAttachment) -> Li
         return Link(step, State.DONE, f"attached to node {node}")
     error = status.detach_error if leaves else status.attach_error
     if error is not None and error.message:
-        told = diagnosed(error.message, driver=driver, namespace="", program="csi-attacher")
+        told = diagnosed(error.message, driver=driver, namespace="", program="csi-attacher", scene=scene)
         text = f"the driver {driver} fails to {'detach it from' if leaves else 'attach it to'} node {node}"
         look = Command(f"kubectl get volumeattachment {name} -o yaml", "reads only: the attachment with its error")
         return failed_link(step, told, text, moment_s(error.time) or asked_s(attachment), error.message, BACK_OFF, (look,))
@@ -69,7 +70,7 @@ def _driver_works(scene: Scene, step: str, attachment: VolumeAttachment, because
     if scene.now_s - since_s < QUIET_S:
         return _goes_on(scene, step, attachment, because)
     text = f"{because}; nothing was heard of it for {format_duration(float(round(scene.now_s - since_s)))}"
-    look = Command("kubectl get pods -A | grep -i csi", f"reads only: finds the pods of {driver}, for kubectl logs")
+    look = log_command(scene, "csi-attacher", driver)
     return Link(step, State.WAITING, text, Mover.DRIVER, f"the driver {driver}, or its attacher", since_s, commands=(look,))
 
 

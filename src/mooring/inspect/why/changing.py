@@ -136,7 +136,7 @@ def _of_node(scene: Scene, claim: PersistentVolumeClaim) -> _Failure | None:
 
 
 def _failed(scene: Scene, step: str, claim: PersistentVolumeClaim, text: str, program: str, failure: _Failure, *also: Command) -> Link:
-    told = diagnosed(failure.error, driver=_driver(scene, claim), namespace=claim.metadata.namespace, program=program)
+    told = diagnosed(failure.error, driver=_driver(scene, claim), namespace=claim.metadata.namespace, program=program, scene=scene)
     return failed_link(step, told, text, failure.since_s, failure.error, f"{program} tries again by itself", also)
 
 

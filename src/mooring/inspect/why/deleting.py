@@ -144,7 +144,7 @@ def _provisioned(scene: Scene, step: str, obj: Any) -> Link | None:
     since_s, (driver, _) = moment_s(obj.metadata.deletion_timestamp), driver_and_handle(obj)
     failed = next(iter(scene.events(obj, "VolumeFailedDelete")), None)
     if failed is not None:
-        told = diagnosed(failed.message, driver=driver, namespace="", program="csi-provisioner")
+        told = diagnosed(failed.message, driver=driver, namespace="", program="csi-provisioner", scene=scene)
         text = f"the driver {driver} does not delete the volume"
         return failed_link(step, told, text, failed.first_s, failed.message, "csi-provisioner tries again by itself")
     silent = silent_link(scene, step, "csi-provisioner", driver)

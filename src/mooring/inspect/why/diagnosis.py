@@ -10,8 +10,10 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from mooring.inspect.scene import Scene
 from mooring.inspect.why.chain import Command, Link, Mover, State
 from mooring.inspect.why.codes import MEANINGS, code_in
+from mooring.inspect.why.logs import log_command, pods_command
 
 USER_CODES: Final = ("InvalidArgument", "OutOfRange", "Unauthenticated", "AlreadyExists")
 """After these the driver waits for other parameters, secrets or sizes."""
@@ -32,19 +34,22 @@ class Diagnosis:
         return MEANINGS.get(self.code, "")
 
 
-def diagnosed(error: str, *, driver: str, namespace: str, program: str) -> Diagnosis:
-    """driver: whose call failed. namespace: that of the claim, for commands. program: which made the call, as `csi-provisioner`."""
+def diagnosed(error: str, *, driver: str, namespace: str, program: str, scene: Scene | None = None) -> Diagnosis:
+    """driver: whose call failed. namespace: that of the claim, for commands. program: which made the call, as `csi-provisioner`.
+
+    scene: shows which pod leads.
+    """
     for pattern, told in _CAUSES:
         found = pattern.search(error)
         if found is not None:
             return dataclasses.replace(told(found, namespace), code=code_in(error))
-    code = code_in(error)
+    code, logs = code_in(error), log_command(scene, program, driver)
     if not code:
-        return Diagnosis(Mover.CLUSTER, program, commands=(_logs(program, driver),))
+        return Diagnosis(Mover.CLUSTER, program, commands=(logs,))
     if code in USER_CODES:
         who = f"whoever wrote the class, the secret or the claim (the driver {driver} does not accept them)"
-        return Diagnosis(Mover.USER, who, code=code, commands=(_logs(program, driver),))
-    return Diagnosis(Mover.DRIVER, f"the driver {driver}", code=code, commands=(_logs(program, driver),))
+        return Diagnosis(Mover.USER, who, code=code, commands=(logs,))
+    return Diagnosis(Mover.DRIVER, f"the driver {driver}", code=code, commands=(logs,))
 
 
 def failed_link(step: str, told: Diagnosis, text: str, since_s: float, error: str, retry: str, also: tuple[Command, ...] = ()) -> Link:
@@ -52,13 +57,6 @@ def failed_link(step: str, told: Diagnosis, text: str, since_s: float, error: st
     state = State.WAITING if told.mover is Mover.CLUSTER and told.cause else State.FAILED
     return Link(
         step, state, told.cause or text, told.mover, told.who, since_s, error, told.code, told.meaning, retry, (*told.commands, *also)
-    )
-
-
-def _logs(program: str, driver: str) -> Command:
-    return Command(
-        "kubectl get pods -A | grep -i csi",
-        f"reads only: finds the pods of {driver}; then kubectl logs of the containers {program} and the driver's own",
     )
 
 
@@ -125,7 +123,7 @@ def _no_driver_on_node(found: re.Match[str], namespace: str) -> Diagnosis:
         f"the driver {driver} is not registered on the node: its node plugin does not run there, or its registrar failed",
         commands=(
             Command("kubectl get csinodes -o wide", "reads only: on which nodes the driver is registered"),
-            Command("kubectl get daemonsets -A | grep -i csi", "reads only: whether its node plugin is to run on this node"),
+            pods_command("kubelet", driver),
         ),
     )
 
@@ -140,10 +138,7 @@ def _timed_out(found: re.Match[str], namespace: str) -> Diagnosis:
 
 def _untold(found: re.Match[str], namespace: str) -> Diagnosis:
     cause = "the driver does not delete the snapshot; the Go csi-snapshotter writes the driver's error to its log alone"
-    look = Command(
-        "kubectl get pods -A | grep -i csi", "reads only: finds the pods; kubectl logs of the container csi-snapshotter has the error"
-    )
-    return Diagnosis(Mover.DRIVER, "the driver of the snapshot", cause, commands=(look,))
+    return Diagnosis(Mover.DRIVER, "the driver of the snapshot", cause, commands=(pods_command("csi-snapshotter", ""),))
 
 
 _CAUSES: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str], Diagnosis]], ...]] = (

@@ -45,7 +45,7 @@ def _with_quota(scene: Scene, pod: Pod, link: Link) -> Link:
     refused = next((one for one in (*scene.events(pod, "FailedBinding"), *told_owner) if "quota" in one.message), None)
     if refused is None:
         return link
-    told = diagnosed(refused.message, driver="", namespace=pod.metadata.namespace, program="")
+    told = diagnosed(refused.message, driver="", namespace=pod.metadata.namespace, program="", scene=scene)
     told = dataclasses.replace(told, cause=f"{link.text}: {told.cause}")
     return failed_link(link.name, told, "", refused.first_s, refused.message, "")
 
@@ -73,7 +73,7 @@ def mount_link(scene: Scene, pod: Pod, *, is_due: bool) -> Link:
         return Link(step, State.WAITING, "the kubelet mounts the volumes", Mover.CLUSTER, f"the kubelet of node {node}", since_s)
     error = failed.message if failed is not None else f"driver name {missing} not found in the list of registered CSI drivers"
     driver = missing or next(iter(_drivers(scene, pod)), "")
-    told = diagnosed(error, driver=driver, namespace=pod.metadata.namespace, program="kubelet")
+    told = diagnosed(error, driver=driver, namespace=pod.metadata.namespace, program="kubelet", scene=scene)
     first_s = failed.first_s if failed is not None else since_s
     return failed_link(step, told, f"the kubelet of node {node} can't mount it", first_s, error, _TRIES_AGAIN)
 
@@ -115,6 +115,6 @@ def end_link(scene: Scene, pod: Pod) -> Link:
             step, State.WAITING, "its containers end, its volumes are unmounted", Mover.CLUSTER, f"the kubelet of node {node}", since_s
         )
     driver = next(iter(_drivers(scene, pod)), "")
-    told = diagnosed(failed.message, driver=driver, namespace=meta.namespace, program="kubelet")
+    told = diagnosed(failed.message, driver=driver, namespace=meta.namespace, program="kubelet", scene=scene)
     text = f"the kubelet of node {node} can't unmount a volume of it"
     return failed_link(step, told, text, failed.first_s, failed.message, _TRIES_AGAIN)

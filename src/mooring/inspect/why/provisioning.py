@@ -102,7 +102,7 @@ def _seen(scene: Scene, wanted: Wanted) -> Any:
 def _creates(scene: Scene, step: str, claim: PersistentVolumeClaim, driver: str, because: Any) -> Link:
     failed = next(iter(scene.events(claim, "ProvisioningFailed")), None)
     if failed is not None:
-        told = diagnosed(failed.message, driver=driver, namespace=claim.metadata.namespace, program="csi-provisioner")
+        told = diagnosed(failed.message, driver=driver, namespace=claim.metadata.namespace, program="csi-provisioner", scene=scene)
         text = f"the driver {driver} does not make the volume"
         if told.code in TOO_LARGE:
             size = (claim.spec.resources.requests or {}).get("storage", "")

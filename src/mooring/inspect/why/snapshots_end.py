@@ -82,7 +82,7 @@ def _driver_deletes(scene: Scene, step: str, content: Any, because: Any) -> Link
     driver, since_s = content.spec.driver, _since_s(content)
     failed = next(iter(scene.events(content, *DELETE_ERRORS)), None)
     if failed is not None:
-        told = diagnosed(failed.message, driver=driver, namespace=ref_of(content).namespace, program="csi-snapshotter")
+        told = diagnosed(failed.message, driver=driver, namespace=ref_of(content).namespace, program="csi-snapshotter", scene=scene)
         text = f"the driver {driver} does not delete the snapshot"
         return failed_link(step, told, text, failed.first_s or since_s, failed.message, BACK_OFF)
     others = [one for one in finalizers_of(content) if one != row_of(content).content_finalizer]

@@ -194,7 +194,7 @@ def _driver_works(scene: Scene, snapshot: Snapshot, because: Any) -> Link:
 
 def _failed(scene: Scene, snapshot: Snapshot, error: SnapshotError) -> Link:
     driver, message = _driver(scene, snapshot), error.message or ""
-    told = diagnosed(message, driver=driver, namespace=snapshot.metadata.namespace, program="csi-snapshotter")
+    told = diagnosed(message, driver=driver, namespace=snapshot.metadata.namespace, program="csi-snapshotter", scene=scene)
     text = f"the driver {driver} does not make the snapshot"
     return failed_link("snapshot", told, text, moment_s(error.time) or _made_s(snapshot), message, BACK_OFF)
 
