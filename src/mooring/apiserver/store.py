@@ -114,7 +114,7 @@ class ObjectStore(Tables):
         record = record_at_creation(resource, body, by, now)
         resource.admit(body, self._view)
         resource.default(body)
-        warnings = write_pipeline.normalise(resource, body)
+        warnings = write_pipeline.normalise(body)
         version_given = write_pipeline.has_version(meta)
         metadata.stamp_new(body, self._randomness.uid(), now)
         metadata.put_record(body, record)
@@ -126,6 +126,7 @@ class ObjectStore(Tables):
         wrong += resource.validate_create(body)
         if wrong:
             raise field_errors.invalid_object(body["kind"], resource.storage[0], meta.get("name", ""), wrong)
+        warnings += write_pipeline.kind_warnings(resource, body)
         resource.admit_valid(body)
         if version_given:
             raise api_errors.bad_request("resourceVersion should not be set on objects to be created")
@@ -257,7 +258,7 @@ class ObjectStore(Tables):
         write_pipeline.check_version(resource, old, meta)
         meta["resourceVersion"] = str(old.rv)
         resource.default(new)
-        warnings = write_pipeline.normalise(resource, new, before, subresource)
+        warnings = write_pipeline.normalise(new)
         record = record_after(resource, before, new, by, now, subresource)
         metadata.carry_over(new, before)
         metadata.put_record(new, record)
@@ -267,6 +268,7 @@ class ObjectStore(Tables):
         wrong += write_pipeline.wrong_in(resource, new, before, subresource)
         if wrong:
             raise field_errors.invalid_object(new["kind"], resource.storage[0], old.key.name, wrong)
+        warnings += write_pipeline.kind_warnings(resource, new, before, subresource)
         if not subresource:
             resource.admit_update(new, before, self._view)
         if write_pipeline.is_finished(resource, new):

@@ -16,11 +16,15 @@ _JSON_BYTES_MAX: Final = 3 * 512 * 1024
 _BYTES_MAX: Final = 2 * 1024 * 1024
 
 
-def normalise(resource: Resource, obj: Json, old: Json | None = None, subresource: str = "") -> tuple[str, ...]:
-    """The warnings that an object earns; drops what they say is dropped. A status earns none of its kind's."""
+def normalise(obj: Json) -> tuple[str, ...]:
+    """Drops what is there twice, and warns of that."""
     twins = metadata.without_twins(obj["metadata"])
-    warnings = [".metadata.ownerReferences contains duplicate entries; API server dedups owner references"] if twins else []
-    return tuple(warnings) if subresource == "status" else (*warnings, *resource.warnings(obj, old))
+    return (".metadata.ownerReferences contains duplicate entries; API server dedups owner references",) if twins else ()
+
+
+def kind_warnings(resource: Resource, obj: Json, old: Json | None = None, subresource: str = "") -> tuple[str, ...]:
+    """The kind's own about a valid object. A status earns none."""
+    return () if subresource == "status" else tuple(resource.warnings(obj, old))
 
 
 def check_name(meta: Json, name: str) -> None:

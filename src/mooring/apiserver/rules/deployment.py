@@ -170,7 +170,7 @@ DEPLOYMENTS: Final = podtemplate.with_scale(
         validate=_validate_deployment,
         validate_update=_validate_update,
         validate_status=_validate_deployment_status,
-        warnings=podtemplate.warnings,
+        warnings=podtemplate.named_warnings,
     )
 )
 
@@ -191,7 +191,7 @@ REPLICA_SETS: Final = podtemplate.with_scale(
         validate=_validate_replica_set,
         validate_update=_validate_update,
         validate_status=_validate_replica_set_status,
-        warnings=podtemplate.warnings,
+        warnings=podtemplate.named_warnings,
         fields=_replica_fields,
         field_names=frozenset({"status.replicas"}),
     )

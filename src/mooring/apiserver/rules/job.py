@@ -35,6 +35,10 @@ JOB_NAME: Final = "batch.kubernetes.io/job-name"
 _BACKOFF_LIMIT: Final = 6
 _NO_LIMIT: Final = 2**31 - 1
 _POLICIES: Final = ("OnFailure", "Never")
+_MANY: Final = (
+    "spec: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able "
+    "to track completedIndexes when a big number of indexes fail"
+)
 _FROZEN: Final = ("selector", "completionMode", "podFailurePolicy", "successPolicy", "backoffLimitPerIndex", "managedBy")
 _COUNTS: Final = (
     *("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished", "backoffLimitPerIndex"),
@@ -223,6 +227,13 @@ def _validate_status(new: Json, _old: Json) -> Iterator[FieldCause]:
     return podtemplate.validate_counts(new["status"], "status", *_COUNTED)
 
 
+def _warnings(new: Json, old: Json | None) -> list[str]:
+    spec, found = new["spec"], podtemplate.named_warnings(new, old)
+    is_new = old is None or old["metadata"].get("generation") != new["metadata"].get("generation")
+    many = spec.get("completions", 0) > jobpolicies.INDEXES_MAX and spec["parallelism"] > jobpolicies.OF_MANY_MAX
+    return [*([_MANY] if is_new and many and spec["completionMode"] == "Indexed" else ()), *found]
+
+
 def _fields(job: Json) -> dict[str, str]:
     return {"status.successful": str(job["status"].get("succeeded", 0))}
 
@@ -246,7 +257,7 @@ JOBS: Final = Resource(
     validate_create=_validate_create,
     validate_update=_validate_update,
     validate_status=_validate_status,
-    warnings=podtemplate.warnings,
+    warnings=_warnings,
     fields=_fields,
     field_names=frozenset({"status.successful"}),
 )

@@ -17,7 +17,7 @@ _CODES_MAX: Final = 255
 _MANAGER_MAX: Final = 63
 INDEXES_MAX: Final = 100_000
 """That may run at a time, or fail; above it, completions need a bound on those that fail."""
-_OF_MANY_MAX: Final = 10_000
+OF_MANY_MAX: Final = 10_000
 _ACTIONS: Final = ("Count", "FailIndex", "FailJob", "Ignore")
 _OPERATORS: Final = ("In", "NotIn")
 _STATUSES: Final = ("False", "True", "Unknown")
@@ -58,8 +58,8 @@ def _validate_indexes(spec: Json) -> Iterator[FieldCause]:
         yield field_errors.required(field, f"must be specified when completions is above {INDEXES_MAX}")
     of_many = f"when completions are above {INDEXES_MAX} and used with backoff limit per index"
     for part in ("parallelism", "maxFailedIndexes"):
-        if spec.get(part, 0) > _OF_MANY_MAX:
-            yield field_errors.invalid(f"spec.{part}", spec[part], f"must be less than or equal to {_OF_MANY_MAX} {of_many}")
+        if spec.get(part, 0) > OF_MANY_MAX:
+            yield field_errors.invalid(f"spec.{part}", spec[part], f"must be less than or equal to {OF_MANY_MAX} {of_many}")
 
 
 def _validate_manager(manager: str, field: str) -> Iterator[FieldCause]:
@@ -80,7 +80,7 @@ def _validate_failures(spec: Json) -> Iterator[FieldCause]:
     field = "spec.podFailurePolicy.rules"
     rules = spec["podFailurePolicy"].get("rules") or []
     if len(rules) > _RULES_MAX:
-        yield field_errors.too_many(field, _RULES_MAX)
+        yield field_errors.too_many_items(field, len(rules), _RULES_MAX)
     for number, rule in enumerate(rules):
         yield from _validate_failure(rule, spec, f"{field}[{number}]")
 
@@ -93,7 +93,7 @@ def _validate_failure(rule: Json, spec: Json, field: str) -> Iterator[FieldCause
     if codes is not None:
         yield from _validate_codes(codes, spec["template"]["spec"], f"{field}.onExitCodes")
     if len(conditions) > _RULES_MAX:
-        yield field_errors.too_many(f"{field}.onPodConditions", _RULES_MAX)
+        yield field_errors.too_many_items(f"{field}.onPodConditions", len(conditions), _RULES_MAX)
     for number, pattern in enumerate(conditions):
         at = f"{field}.onPodConditions[{number}]"
         yield from checks.named(pattern["type"], f"{at}.type", names.qualified_name)
@@ -117,7 +117,7 @@ def _validate_codes(codes: Json, pod: Json, field: str) -> Iterator[FieldCause]:
     if not values:
         yield field_errors.invalid(f"{field}.values", values, "at least one value is required")
     if len(values) > _CODES_MAX:
-        yield field_errors.too_many(f"{field}.values", _CODES_MAX)
+        yield field_errors.too_many_items(f"{field}.values", len(values), _CODES_MAX)
     twice = checks.repeated(values)
     for number, value in enumerate(values):
         if codes["operator"] == "In" and value == 0:
@@ -138,7 +138,7 @@ def _validate_successes(spec: Json, field: str, *, is_indexed: bool) -> Iterator
     if not rules:
         yield field_errors.required(f"{field}.rules", "at least one rules must be specified when the successPolicy is specified")
     if len(rules) > _RULES_MAX:
-        yield field_errors.too_many(f"{field}.rules", _RULES_MAX)
+        yield field_errors.too_many_items(f"{field}.rules", len(rules), _RULES_MAX)
     for number, rule in enumerate(rules):
         at, count = f"{field}.rules[{number}]", rule.get("succeededCount")
         if count is None and rule.get("succeededIndexes") is None:

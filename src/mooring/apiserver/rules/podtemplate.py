@@ -137,11 +137,17 @@ def validate_status(new: Json, old: Json, parts: tuple[str, ...], ready: str) ->
 
 
 def warnings(new: Json, old: Json | None) -> list[str]:
-    """Those of the template, when it is new."""
-    template = new["spec"]["template"]
-    if old is not None and old["spec"]["template"] == template:
+    """Those of the template, where the generation has changed. Those of volumes name no field."""
+    if old is not None and old["metadata"].get("generation") == new["metadata"].get("generation"):
         return []
-    return [f"{FIELD}.{text}" for text in podwarnings.warnings(template, None)]
+    template = new["spec"]["template"]
+    found = podwarnings.of_pods(template["metadata"], template["spec"], f"{FIELD}.")
+    return [text if text.startswith("volume ") else f"{FIELD}.{text}" for text in found]
+
+
+def named_warnings(new: Json, old: Json | None) -> list[str]:
+    """Also those of a new object's name, which its pods take up."""
+    return [*(podwarnings.names_warnings(new["metadata"], "Pod names and hostnames") if old is None else ()), *warnings(new, old)]
 
 
 # -- the scale

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator
 from typing import Final
 
@@ -24,28 +25,38 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _NEGATIVE: Final = "spec.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"
 """For templates: a pod's value has been made 1."""
+_IN_HOSTNAME: Final = "the Pod's hostname"
 _NULL_SELECTOR: Final = "a null labelSelector results in matching no pod"
 
 
 def warnings(pod: Json, old: Json | None) -> list[str]:
     if old is not None:
         return []
-    spec = pod["spec"]
+    return [*names_warnings(pod["metadata"], _IN_HOSTNAME), *of_pods(pod["metadata"], pod["spec"])]
+
+
+def names_warnings(meta: Json, where: str) -> list[str]:
+    """where: the name appears, as the text has it."""
+    wrong = names.dns_label(meta.get("name", ""))
+    message = f"metadata.name: this is used in {where}, which can result in surprising behavior; a DNS label is recommended"
+    return [f"{message}: [{' '.join(wrong)}]"] if meta.get("name") and wrong else []
+
+
+def of_pods(meta: Json, spec: Json, root: str = "") -> list[str]:
+    """Also of those that a template makes. root: of that, for fields that a warning mentions."""
     return [
-        *_of_metadata(pod["metadata"]),
+        *_of_metadata(meta),
         *([_NEGATIVE] if spec["terminationGracePeriodSeconds"] < 0 else ()),
         *_of_placement(spec),
         *_of_lists(spec),
         *(text for number, volume in enumerate(spec.get("volumes") or []) for text in _of_volume(volume, f"spec.volumes[{number}]")),
-        *_of_containers(spec),
+        *_of_paths(spec.get("volumes") or []),
+        *_of_amounts({"overhead": spec.get("overhead")}, "spec"),
+        *_of_containers(spec, root),
     ]
 
 
 def _of_metadata(meta: Json) -> Iterator[str]:
-    wrong = names.dns_label(meta.get("name", ""))
-    if meta.get("name") and wrong:
-        message = "this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended"
-        yield f"metadata.name: {message}: [{', '.join(wrong)}]"
     for key in meta.get("annotations") or {}:
         for prefix, since, field in _OLD_ANNOTATIONS:
             if key == prefix or (prefix.endswith("/") and key.startswith(prefix)):
@@ -59,8 +70,9 @@ def _of_placement(spec: Json) -> Iterator[str]:
     node, field = affinity.get("nodeAffinity") or {}, "spec.affinity.nodeAffinity"
     if _REQUIRED in node:
         yield from selectors.node_warnings(node[_REQUIRED], f"{field}.{_REQUIRED}")
-    for number, term in enumerate(node.get(_PREFERRED) or []):
-        yield from selectors.term_warnings(term["preference"], f"{field}.{_PREFERRED}[{number}].preference")
+    for at, term in checks.each(node.get(_PREFERRED), f"{field}.{_PREFERRED}"):
+        yield from selectors.term_warnings(term["preference"], f"{at}.preference")
+        yield from selectors.value_warnings(term["preference"], f"{at}.preference")
     for part in ("podAffinity", "podAntiAffinity"):
         for at, term in checks.each((affinity.get(part) or {}).get(_REQUIRED), f"spec.affinity.{part}.{_REQUIRED}"):
             if "labelSelector" not in term:
@@ -80,11 +92,17 @@ def _of_lists(spec: Json) -> Iterator[str]:
         name, field = secret.get("name", ""), f"spec.imagePullSecrets[{number}].name"
         if not name:
             yield f'{field}: invalid empty name ""'
-        elif name in seen:
+        if name in seen:
             yield f'{field}: duplicate name "{name}"'
         seen.add(name)
     addresses = [alias["ip"] for alias in spec.get("hostAliases") or []]
     yield from (f'spec.hostAliases[{number}].ip: duplicate ip "{addresses[number]}"' for number in sorted(checks.repeated(addresses)))
+    servers = (spec.get("dnsConfig") or {}).get("nameservers")
+    for field, text in (*checks.each(servers, "spec.dnsConfig.nameservers"), *checks.each(addresses, "spec.hostAliases")):
+        plain = str(ipaddress.ip_address(text))
+        if ":" in plain and plain != text:
+            at = f"{field}.ip" if field.startswith("spec.hostAliases") else field
+            yield f'{at}: IPv6 address "{text}" should be in RFC 5952 canonical format ("{plain}")'
 
 
 def _of_volume(volume: Json, field: str) -> Iterator[str]:
@@ -97,20 +115,66 @@ def _of_volume(volume: Json, field: str) -> Iterator[str]:
         yield from claimspec.warnings(template["spec"], f"{field}.ephemeral.volumeClaimTemplate.spec")
 
 
-def _of_containers(spec: Json) -> Iterator[str]:
+_Path = tuple[str, str]
+"""Of a file, and where it comes from."""
+
+
+def _of_paths(volumes: list[Json]) -> Iterator[str]:
+    """Files of a volume that stand in one another's way."""
+    for volume in volumes:
+        for source, called in (("configMap", 'ConfigMap "{}"'), ("secret", 'Secret "{}"'), ("downwardAPI", "DownwardAPI")):
+            content = volume.get(source) or {}
+            name = content.get("secretName" if source == "secret" else "name", "")
+            given: list[_Path] = [(item["path"], "") for item in content.get("items") or ()]
+            yield from _overlapping(given, f'volume "{volume["name"]}" ({called.format(name)})')
+        sources = (volume.get("projected") or {}).get("sources") or ()
+        yield from (f'volume "{volume["name"]}" (Projected) has no sources provided' for source in sources if not source)
+        given = [path for source in sources for path in _paths_of(source)]
+        yield from _overlapping(given, f'volume "{volume["name"]}" (Projected)')
+
+
+def _paths_of(source: Json) -> list[_Path]:
+    """Of the first that names some."""
+    for part, called in (("configMap", 'ConfigMap "{}"'), ("secret", 'Secret "{}"'), ("downwardAPI", "DownwardAPI")):
+        content = source.get(part) or {}
+        if content.get("items"):
+            return [(item["path"], called.format(content.get("name", ""))) for item in content["items"]]
+    return [(source["serviceAccountToken"]["path"], "ServiceAccountToken")] if "serviceAccountToken" in source else []
+
+
+def _overlapping(given: list[_Path], volume: str) -> Iterator[str]:
+    earlier: list[_Path] = []
+    for path, source in ((path.rstrip("/"), source) for path, source in given):
+        for other, its_source in earlier:
+            if path and other and (f"{other}/".startswith(f"{path}/") or f"{path}/".startswith(f"{other}/")):
+                yield f"{volume}: overlapping paths: {_told(path, source)} with {_told(other, its_source)}"
+        earlier.append((path, source))
+
+
+def _told(path: str, source: str) -> str:
+    return f'"{path}" ({source})' if source else f'"{path}"'
+
+
+def _of_containers(spec: Json, root: str) -> Iterator[str]:
     ports: dict[tuple[int, str], list[tuple[str, Json]]] = {}
-    for part in ("initContainers", "containers"):
+    named: dict[str, str] = {}
+    for part in ("initContainers", "containers", "ephemeralContainers"):
         for field, container in checks.each(spec.get(part), f"spec.{part}"):
             yield from _of_amounts(container["resources"], f"{field}.resources")
             yield from _of_variables(container, field)
             for at, port in checks.each(container.get("ports"), f"{field}.ports"):
                 earlier = ports.setdefault((port["containerPort"], port["protocol"]), [])
                 yield from _of_port(port, at, earlier)
-                earlier.append((at, port))
+                earlier.append((f"{root}{at}", port))
+                name = port.get("name", "")
+                first = named.setdefault(name, f"{root}{at}")
+                if name and first != f"{root}{at}":
+                    use = f"services and probes that select ports by name will use {first}"
+                    yield f'{at}: duplicate port name "{name}" with {first}, {use}'
 
 
 def _of_amounts(resources: Json, field: str) -> Iterator[str]:
-    for part in ("limits", "requests"):
+    for part in ("limits", "requests", "overhead"):
         for name, text in (resources.get(part) or {}).items():
             if name in _WHOLE_BYTES and checks.is_fractional(text):
                 yield f'{field}.{part}[{name}]: fractional byte value "{text}" is invalid, must be an integer'
@@ -120,17 +184,22 @@ def _of_variables(container: Json, field: str) -> Iterator[str]:
     seen: set[str] = set()
     for number, variable in enumerate(container.get("env") or []):
         name = variable["name"]
-        if name in seen and f"$({name})" not in variable.get("value", ""):
+        reference, value = f"$({name})", variable.get("value", "")
+        if name in seen and ("valueFrom" in variable or value == reference or reference not in value):
             yield f'{field}.env[{number}]: hides previous definition of "{name}", which may be dropped when using apply'
         seen.add(name)
 
 
 def _of_port(port: Json, field: str, earlier: list[tuple[str, Json]]) -> Iterator[str]:
-    place = (port.get("hostIP", ""), port.get("hostPort", 0))
+    address, number = port.get("hostIP", ""), port.get("hostPort", 0)
     for other_field, other in earlier:
-        same = place == (other.get("hostIP", ""), other.get("hostPort", 0))
-        if same or not (port.get("hostPort") and other.get("hostPort")):
-            yield f"{field}: {'duplicate' if same else 'overlapping'} port definition with {other_field}"
-            break
-    if port.get("hostIP") and not port.get("hostPort"):
-        yield f"{field}: hostIP set without hostPort"
+        its_address, its_number = other.get("hostIP", ""), other.get("hostPort", 0)
+        if (address, number) == (its_address, its_number):
+            yield f"{field}: duplicate port definition with {other_field}"
+        elif not number or not its_number:
+            yield f"{field}: overlapping port definition with {other_field}"
+        elif number == its_number and bool(address) != bool(its_address):
+            yield f"{field}: dangerously ambiguous port definition with {other_field}"
+    if address and not number:
+        inner = f"ContainerPort:{port['containerPort']} Protocol:{port['protocol']} HostIP:{address}"
+        yield f"{field}: hostIP set without hostPort: {{Name:{port.get('name', '')} HostPort:0 {inner}}}"

@@ -92,6 +92,13 @@ def term_warnings(term: Json, field: str) -> list[str]:
     return [text for number, key in keys for text in outdated(key, f"{field}.matchExpressions[{number}].key")]
 
 
+def value_warnings(term: Json, field: str) -> Iterator[str]:
+    """Warnings about values that no label has, where they are allowed."""
+    for at, requirement in checks.each(term.get("matchExpressions"), f"{field}.matchExpressions"):
+        for place, value in checks.each(requirement.get("values"), f"{at}.values"):
+            yield from (f"{place}: {value} is invalid, {reason}" for reason in names.label_value(value))
+
+
 def outdated(key: str, field: str, *, alone: bool = False) -> list[str]:
     """The warning about a label that has another name by now. alone: the field holds nothing but the label."""
     if key not in _GA_LABELS:

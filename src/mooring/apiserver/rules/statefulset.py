@@ -132,6 +132,15 @@ def _validate_status(new: Json, old: Json) -> Iterator[FieldCause]:
     return podtemplate.validate_status(new, old, _PARTS, "status.readyReplicas")
 
 
+def _warnings(new: Json, old: Json | None) -> list[str]:
+    found, spec = podtemplate.warnings(new, old), new["spec"]
+    for field, claim in checks.each(spec.get("volumeClaimTemplates"), "spec.volumeClaimTemplates"):
+        found += claimspec.warnings(claim["spec"], field if old is None else f"{field}.Spec")  # (so the real one says)
+    if spec["revisionHistoryLimit"] < 0:
+        found.append("spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended")
+    return found
+
+
 STATEFUL_SETS: Final = podtemplate.with_scale(
     Resource(
         group="apps",
@@ -151,7 +160,7 @@ STATEFUL_SETS: Final = podtemplate.with_scale(
         validate_create=_validate_create,
         validate_update=_validate_update,
         validate_status=_validate_status,
-        warnings=podtemplate.warnings,
+        warnings=_warnings,
     )
 )
 
