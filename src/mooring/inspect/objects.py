@@ -19,6 +19,11 @@ ALIASES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("vgs", "volumegroupsnapshot", "volumegroupsnapshots", "group"), "volumegroupsnapshot"),
 }
 """What people type → the kind."""
+UNSTUCK: Final = (
+    *("pv", "pvc", "volumeattachment"),
+    *("volumesnapshot", "volumesnapshotcontent", "volumegroupsnapshot", "volumegroupsnapshotcontent"),
+)
+"""The kinds whose finalizers `mooring unstick` judges."""
 NAMESPACED: Final = ("pod", "pvc", "volumesnapshot", "volumegroupsnapshot")
 
 

@@ -22,6 +22,8 @@ from mooring.base.errors import ConfigError
 from mooring.base.flags import UsageError
 from mooring.cluster.attachdetach import multi_attach
 from mooring.cluster.binder.scheduling import reasons as scheduling
+from mooring.inspect.objects import UNSTUCK
+from mooring.inspect.unstick.look import KINDS as KINDS_UNSTUCK
 from mooring.inspect.why import attaching, changing, claims, diagnosis, logs, place, pod_attach, provisioning
 from mooring.inspect.why.chain import Mover
 from mooring.inspect.why.codes import MEANINGS, code_in
@@ -411,7 +413,7 @@ async def test_a_finalizer_that_nobody_knows_is_not_to_be_taken_off_by_hand() ->
     await world.delete(PERSISTENT_VOLUMES, "pv")
     link = await world.blocking("pv/pv")
     assert "do not take it off by hand" in link["text"]
-    assert "mooring unstick --dry-run pv/pv" == link["commands"][0]["line"]
+    assert "mooring unstick --dry-run pv/pv" == link["commands"][-1]["line"]
 
 
 async def test_an_attachment_and_a_node_are_explained() -> None:
@@ -660,3 +662,46 @@ async def test_a_failed_mount_looks_for_the_driver_s_pod_on_the_node() -> None:
 def test_no_next_command_guesses_by_three_letters() -> None:
     sources = [inspect.getsource(module) for module in (attaching, changing, claims, place, pod_attach, provisioning, diagnosis, logs)]
     assert not any("grep -i csi" in source for source in sources)
+
+
+# -- finalizers that nobody here knows
+
+
+def test_why_names_unstick_for_the_kinds_that_it_judges() -> None:
+    assert set(UNSTUCK) == set(KINDS_UNSTUCK)
+
+
+async def test_an_unknown_finalizer_is_told_with_its_domain_and_whose_move_it_is() -> None:
+    world = WhyWorld()
+    await world.create(a_class(), a_claim(finalizers=["backup.example.com/hold"]))
+    await world.patch(PERSISTENT_VOLUME_CLAIMS, "claim", {"metadata": {"finalizers": ["backup.example.com/hold"]}})
+    await world.delete(PERSISTENT_VOLUME_CLAIMS, "claim")
+    link = await world.blocking("pvc/claim")
+    assert ("failed", "operator", "whoever runs the program of backup.example.com") == (link["state"], link["mover"], link["who"])
+    assert "nobody known here takes it off; its name says that it is of backup.example.com: do not take it off by hand" in link["text"]
+    assert [
+        "kubectl -n default get pvc claim -o yaml --show-managed-fields",
+        "kubectl get customresourcedefinitions -o name | grep backup.example.com",
+        "mooring unstick --dry-run -n default pvc/claim",
+    ] == [one["line"] for one in link["commands"]]
+    assert 5 == (await world.why("pvc/claim"))[0]
+
+
+async def test_an_unknown_finalizer_of_a_pod_is_not_for_unstick() -> None:
+    world = WhyWorld()
+    await world.create(a_kubelet_s_node("n1"), a_pod("web", node="n1", phase="Succeeded"))
+    await world.patch(_kind(a_pod("web")), "web", {"metadata": {"finalizers": ["example.com/hold"]}})
+    await world.delete(_kind(a_pod("web")), "web")
+    link = await world.blocking("pod/web")
+    assert "whoever runs the program of example.com" == link["who"]
+    assert not any("unstick" in one["line"] for one in link["commands"])
+
+
+async def test_a_finalizer_of_the_garbage_collector_is_its_own() -> None:
+    world = WhyWorld()
+    await world.create(a_class(), a_claim())
+    await world.patch(PERSISTENT_VOLUME_CLAIMS, "claim", {"metadata": {"finalizers": ["foregroundDeletion"]}})
+    await world.delete(PERSISTENT_VOLUME_CLAIMS, "claim")
+    link = await world.blocking("pvc/claim")
+    assert ("waiting", "cluster") == (link["state"], link["mover"])
+    assert "the garbage collector" in link["who"]

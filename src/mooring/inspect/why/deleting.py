@@ -13,6 +13,7 @@ from mooring.api.meta import Key, Object, finalizers_of, is_deleting, key_of
 from mooring.api.migration import driver_and_handle
 from mooring.api.snapshot import VolumeSnapshot, VolumeSnapshotContent
 from mooring.api.storage import VolumeAttachment
+from mooring.inspect.objects import UNSTUCK
 from mooring.inspect.scene import Scene, moment_s
 from mooring.inspect.why.attaching import attachment_link
 from mooring.inspect.why.chain import Command, Link, Mover, State
@@ -20,6 +21,7 @@ from mooring.inspect.why.diagnosis import diagnosed, failed_link
 from mooring.inspect.why.leaders import silent_link
 from mooring.inspect.why.snapshots_end import claim_end_link, content_end_link, snapshot_end_link
 
+COLLECTORS: Final = ("foregroundDeletion", "orphan")
 NEVER_BY_HAND: Final = "do not take it off by hand: what it protects may be lost or leaked"
 
 
@@ -33,7 +35,7 @@ def deletion_links(scene: Scene, obj: Object, kind: str) -> tuple[Link, ...]:
 def with_unstick(link: Link, obj: Object, kind: str) -> Link:
     """The link, for one that does not go on by itself with the command that proves whether its finalizers may go."""
     is_left = link.state is State.FAILED or link.mover is Mover.OPERATOR
-    if not is_left or any("mooring release" in one.line or "mooring unstick" in one.line for one in link.commands):
+    if not is_left or kind not in UNSTUCK or any("mooring release" in one.line or "mooring unstick" in one.line for one in link.commands):
         return link
     key = key_of(obj)
     where = f" -n {key.namespace}" if key.namespace else ""
@@ -47,13 +49,34 @@ def _of_finalizer(scene: Scene, obj: Object, kind: str, finalizer: str) -> Link:
     for mark, told in _KNOWN.items():
         if mark in finalizer and (link := told(scene, step, obj)) is not None:
             return link
+    return _collected(step, obj) if finalizer in COLLECTORS else _unknown(step, obj, kind, finalizer)
+
+
+def _collected(step: str, obj: Object) -> Link:
+    who = "the garbage collector (kube-controller-manager, or mooring dev)"
+    text = "its dependents go first, or are set free: the garbage collector takes this finalizer off then"
+    return Link(step, State.WAITING, text, Mover.CLUSTER, who, moment_s(obj.metadata.deletion_timestamp))
+
+
+def _unknown(step: str, obj: Object, kind: str, finalizer: str) -> Link:
+    """It has failed, for all that is known: a program that would take it off would be named here."""
+    key, domain = key_of(obj), finalizer.rpartition("/")[0]
+    where = f" -n {key.namespace}" if key.namespace else ""
+    of_domain = f"its name says that it is of {domain}" if domain else "its name says not whose it is"
+    written = Command(
+        f"kubectl{where} get {kind} {key.name} -o yaml --show-managed-fields",
+        "reads only: which program has written it, and when",
+    )
+    there = Command(f"kubectl get customresourcedefinitions -o name | grep {domain}", "reads only: is something of it installed?")
     return Link(
         step,
-        State.WAITING,
-        f"{kind} {key_of(obj)} is being deleted; whoever set this finalizer has to take it off: {NEVER_BY_HAND}",
+        State.FAILED,
+        f"nobody known here takes it off; {of_domain}: {NEVER_BY_HAND}",
         Mover.OPERATOR,
-        f"the program that sets {finalizer}",
+        f"whoever runs the program of {domain}" if domain else "whoever runs the program that sets it",
         moment_s(obj.metadata.deletion_timestamp),
+        retry="never, if that program is gone",
+        commands=(written, there) if domain else (written,),
     )
 
 
