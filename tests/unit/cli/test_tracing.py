@@ -17,13 +17,22 @@ import pytest
 
 from mooring.base.clock import LoopClock
 from mooring.base.errors import ConfigError
+from mooring.base.metrics import Metrics
+from mooring.base.randomness import Random
 from mooring.cli import csi_attacher
 from mooring.cli.process import Setup
+from mooring.cli.sidecar import CallsDriver
 from mooring.cli.tables import ManagerFlags
 from mooring.cli.tracing import CLOSE_S_MAX, Traces
-from mooring.control.program.terms import LeasedWorks
+from mooring.control.order import ORDER
+from mooring.control.program.terms import LeasedWork, LeasedWorks
+from mooring.control.runtime import Runtime
+from mooring.control.tracing.ports import TracingCluster, TracingDriver
 from mooring.control.tracing.spans import spans_over_http
 from mooring.control.tracing.steps import Span
+from mooring.csi.driver import Driver
+from mooring.csi.in_process import InProcessDriver
+from tests.support.cluster_world import ClusterWorld
 
 UID = "3f0c4bb0-9d2a-4a5e-8f13-0d5a1c2b7e66"
 SPANS = 5000
@@ -52,8 +61,6 @@ def test_off_nothing_of_it_is_loaded_and_nothing_is_made(parts: str) -> None:
 import sys
 from mooring.base.clock import LoopClock
 from mooring.cli import {parts}
-from mooring.cli.process import Setup
-from mooring.cli.tables import ManagerFlags
 from mooring.cli.process import Setup
 from mooring.cli.tables import ManagerFlags
 from mooring.cli.tracing import Traces
@@ -166,6 +173,44 @@ def test_a_collector_that_is_away_is_told_again_after_a_while(caplog) -> None:
     ]
     assert 3 == len(told)
     spans.close()
+
+
+@pytest.mark.usefixtures("library")
+async def test_each_of_several_works_has_traces_and_hears_that_the_driver_is_back() -> None:
+    returned: list[str] = []
+
+    class AWork:
+        has_synced, obstacle = True, "none"
+
+        def __init__(self, name: str) -> None:
+            self.name, self.order = name, ORDER.get()
+
+        async def run(self) -> None:
+            assert ORDER.get() is self.order
+
+        async def drain(self, timeout_s: float) -> bool:
+            return timeout_s == 3.0
+
+        def driver_returned(self) -> None:
+            returned.append(self.name)
+
+    def make(runtime: Runtime, driver: Driver | None) -> LeasedWorks:
+        assert isinstance(runtime.cluster, TracingCluster)
+        assert isinstance(driver, TracingDriver)
+        return LeasedWorks(tuple(LeasedWork(name, f"lock-{name}", lambda name=name: AWork(name)) for name in "ab"))
+
+    traces = started()
+    runtime = Runtime(ClusterWorld().cluster, LoopClock(), Random(), Metrics())
+    made = traces.beside(make, "d.csi")(runtime, InProcessDriver(object(), clock=LoopClock()))
+    assert [("a", "lock-a"), ("b", "lock-b")] == [(one.component, one.lock_name) for one in made.works]
+    for leased in made.works:
+        work = leased.make_work()
+        await work.run()
+        assert (True, "none", True) == (work.has_synced, work.obstacle, await work.drain(3.0))
+        assert isinstance(work, CallsDriver)
+        work.driver_returned()
+    assert ["a", "b"] == returned
+    await traces.close()
 
 
 async def test_off_the_end_waits_for_nothing() -> None:
