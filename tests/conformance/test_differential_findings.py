@@ -1187,3 +1187,21 @@ def test_a_strategic_patch_replaces_the_pods_that_are_not_counted(api: Rest, nam
         patch = {"status": {"uncountedTerminatedPods": {"failed": failed}}}
         told = api.patch(f"{JOBS}/{name}/status", patch, STRATEGIC_PATCH).ok()
         assert {"failed": failed} == told["status"]["uncountedTerminatedPods"]
+
+
+def test_nobody_owns_an_object_with_an_item_that_has_no_key(api: Rest, name: str) -> None:
+    path, head = f"{ACCOUNTS}/{name}", {"apiVersion": "v1", "kind": "ServiceAccount"}
+    labelled = {**head, "metadata": {"name": name, "labels": {"a": "b"}}, "automountServiceAccountToken": True}
+    assert api.patch(path, labelled, APPLY_PATCH, fieldManager="a").ok(201)["metadata"]["managedFields"]
+    assert "managedFields" not in api.patch(path, {"secrets": [{"resourceVersion": "1"}]}).ok()["metadata"]
+    assert "managedFields" not in api.patch(path, {"secrets": [{"name": "s"}]}).ok()["metadata"]
+    applied = api.patch(path, {**head, "metadata": {"name": name}, "secrets": [{"name": "s"}]}, APPLY_PATCH, fieldManager="a").ok()
+    assert ({"a": "b"}, True) == (applied["metadata"].get("labels"), applied.get("automountServiceAccountToken"))
+    assert {"a", "before-first-apply"} == {each["manager"] for each in applied["metadata"]["managedFields"]}
+
+
+def test_each_label_of_a_job_of_another_uid_is_named(api: Rest, name: str) -> None:
+    api.post(JOBS, a_job(name)).ok(201)
+    status = api.patch(f"{JOBS}/{name}", {"metadata": {"uid": "x"}}).refused(422, "Invalid")
+    labels = [f"spec.template.metadata.labels[{key}]" for key in ("controller-uid", "batch.kubernetes.io/controller-uid")]
+    assert {"metadata.uid", *labels, "spec.selector"} == {cause["field"] for cause in status["details"]["causes"]}

@@ -144,7 +144,7 @@ def _validate_generated(spec: Json, wanted: Mapping[str, str]) -> Iterator[Field
         if key not in labels:
             yield field_errors.required(field, f"must be '{value}'")
         elif labels[key] != value:
-            yield field_errors.invalid(f"{podtemplate.FIELD}.metadata.labels", labels, f"must be '{value}'")
+            yield field_errors.invalid(field, labels, f"must be '{value}'")
     is_readable = not any(selectors.validate_labels(spec["selector"], ""))
     if is_readable and not selects(msgspec.convert(spec["selector"], LabelSelector), wanted):
         yield field_errors.invalid("spec.selector", spec["selector"], "`selector` not auto-generated")

@@ -19,7 +19,7 @@ from mooring.apiserver.codecs.schema import decode
 from mooring.apiserver.resource import Json, Resource, Status
 from mooring.apiserver.server_side_apply.fieldsets import NO_FIELDS, FieldSet, field_set, from_json, named
 from mooring.apiserver.server_side_apply.shapes import Shape, custom_shape, object_shape
-from mooring.apiserver.server_side_apply.typed import Comparison, compare
+from mooring.apiserver.server_side_apply.typed import Comparison, compare, has_paths
 from mooring.base.clock import rfc3339
 
 BEFORE_FIRST_APPLY: Final = "before-first-apply"
@@ -229,7 +229,7 @@ def record_after(resource: Resource, old: Json | None, new: Json, by: Writer, no
     if not (sent or kept or begins) or is_cleared(sent):
         return []
     record = read_entries(sent) or read_entries(kept)
-    if not (record or begins):
+    if not (record or begins) or not all(has_paths(shape_of(resource), obj) for obj in (old, new) if obj is not None):
         return []
     if not record and old is not None:
         record = record_before(resource, old, rfc3339(now))

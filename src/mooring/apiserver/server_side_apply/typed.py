@@ -46,6 +46,17 @@ def check(shape: Shape, value: Any) -> None:
         raise Untyped(wrong[0] if len(wrong) == 1 else "errors:\n" + "\n".join(f"  {text}" for text in wrong))
 
 
+def has_paths(shape: Shape, value: Any) -> bool:
+    """False where an item of a list has nothing that tells it from the others, so that nobody can own a part of it."""
+    shape = resolved(shape, value)
+    if isinstance(value, dict):
+        return all(has_paths(shape.inner(name) or ANYTHING, inner) for name, inner in value.items())
+    if not isinstance(value, list) or shape.form is not Form.LIST:
+        return True
+    item = _item_shape(shape)
+    return all((shape.atomic or not _no_element(shape, one)) and has_paths(item, one) for one in value)
+
+
 def fields_of(shape: Shape, value: Mapping[str, Any]) -> FieldSet:
     """The fields that a value says something about."""
     builder = FieldSetBuilder()
