@@ -415,3 +415,30 @@ async def test_yaml_says_what_json_says_and_gap_moves_the_bound() -> None:
     assert found == yaml.safe_load((await world.timeline("pvc/claim", output="yaml"))[1])
     assert [42.0] == [one["seconds"] for one in found["gaps"]]
     assert [42.0, 3.0] == [one["seconds"] for one in (await values(world, "pvc/claim", gap=1.0))["gaps"]]
+
+
+async def test_what_an_object_had_before_its_first_apply_is_nobodys_moment_and_nobody_is_waited_for() -> None:
+    """As on the embedded server: created by kubectl create, and applied on the server's side a while later."""
+    at = "2026-01-01T00:00:07Z"
+    fields = {"f:spec": {"f:resources": {}}, "f:status": {"f:phase": {}}}
+    entries = [{"manager": "before-first-apply", "time": at, "fieldsV1": fields}]
+    entries.append({"manager": "kubectl", "time": at, "fieldsV1": {"f:spec": {"f:accessModes": {}}}})
+    obj = traced({"metadata": {"name": "data", "creationTimestamp": "2026-01-01T00:00:00Z", "managedFields": entries}})
+    moments = list(written(Lane("pvc", "pvc", "default/data", "uid"), obj))
+    assert [("created it", ""), ("wrote spec.accessModes", "kubectl")] == [(one.what, one.who) for one in moments]
+    assert "" == owner_of(obj, "f:status", "f:phase")
+    assert ["kubectl"] == [gap.who for gap in gaps_of(moments, 5.0)]
+
+
+@pytest.mark.parametrize(
+    ("after", "who"),
+    [
+        (Moment(9.0, "pod", Source.EVENT, "said it", "attachdetach-controller", reason="SuccessfulAttachVolume"), ""),
+        (Moment(9.0, "pod", Source.EVENT, "said it", "attachdetach-controller", reason="FailedAttachVolume"), "attachdetach-controller"),
+        (Moment(9.0, "pvc", Source.WROTE, "wrote spec", "mooring"), ""),
+        (Moment(9.0, "pvc", Source.WROTE, "wrote spec", "csi-attacher"), "csi-attacher"),
+    ],
+)
+def test_a_wait_has_the_name_of_whoever_moved_and_not_of_whoever_told(after: Moment, who: str) -> None:
+    (gap,) = gaps_of([Moment(1.0, "va", Source.CREATED, "created it", "x"), after], 5.0)
+    assert who == gap.who

@@ -54,6 +54,10 @@ _LIFE: Final = (
 )
 """Kinds of lanes, sources of moments and Events' reasons in the order of a volume's life."""
 _RANKS: Final[Mapping[str, int]] = {words: rank for rank, words in enumerate(_LIFE)}
+SERVER: Final = "mooring"
+"""The manager of what is written inside of an embedded server: all programs of a `mooring dev` have this name."""
+_OF_OTHERS: Final = ("SuccessfulAttachVolume", "ExternalProvisioning", "SnapshotCreated", "SnapshotReady", "GroupSnapshotReady")
+"""Events in which a controller tells what a driver's sidecar has done, or is to do."""
 _FROM_THE_START: Final = ("node", "csinode", "lease")
 """These live long before a chain: only what happened to them since its beginning belongs to it."""
 
@@ -136,10 +140,22 @@ def _rank(moment: Moment, kind: str) -> tuple[int, int]:
     return (1, rank) if moment.source is Source.DELETED else (0, rank)
 
 
+def _mover(moment: Moment) -> str:
+    """Whose move it was before this moment, "" where nobody can tell.
+
+    A server that keeps no managedFields does not show the write that an Event follows: the author of the Event was not the one to move.
+    """
+    if moment.who == SERVER or (moment.source is Source.EVENT and moment.reason in _OF_OTHERS):
+        return ""
+    return moment.who
+
+
 def gaps_of(moments: Sequence[Moment], gap_s: float) -> tuple[Gap, ...]:
     """Between whole seconds, as most times are."""
     found = [
-        Gap(number, float(int(after.at_s) - int(before.at_s)), next((one.who for one in moments[number + 1 :] if not one.is_repeat), ""))
+        Gap(
+            number, float(int(after.at_s) - int(before.at_s)), next((_mover(one) for one in moments[number + 1 :] if not one.is_repeat), "")
+        )
         for number, (before, after) in enumerate(pairwise(moments))
         if int(after.at_s) > int(before.at_s)
     ]

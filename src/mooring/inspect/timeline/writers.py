@@ -14,6 +14,8 @@ from mooring.inspect.scene import moment_s
 from mooring.inspect.timeline.traces import Lane, ManagedFields, Moment, Source, Traced
 
 SHOWN_MAX: Final = 4
+BEFORE_FIRST_APPLY: Final = "before-first-apply"
+"""Owns what an object had before its first apply, with the time of that: whoever wrote it, this entry is nobody's, and no moment."""
 _MADE_WITH: Final[Mapping[str, str]] = {
     "pod": "containers",
     "pvc": "resources",
@@ -34,7 +36,7 @@ def written(lane: Lane, obj: Traced) -> Iterator[Moment]:
         yield Moment(made_s, lane.label, Source.CREATED, "created it", maker.manager if maker is not None else "")
     for entry in obj.metadata.managed_fields or ():
         at_s = moment_s(entry.time)
-        if not at_s or (entry is maker and int(at_s) == int(made_s)):
+        if not at_s or entry.manager == BEFORE_FIRST_APPLY or (entry is maker and int(at_s) == int(made_s)):
             continue
         fields = fields_of(entry)
         if fields:
@@ -47,13 +49,14 @@ def maker_of(lane: Lane, obj: Traced) -> ManagedFields | None:
     mark = _MADE_WITH.get(lane.kind, "")
     entries = [one for one in obj.metadata.managed_fields or () if not one.subresource]
     owners = [one for one in entries if mark and f"f:{mark}" in _below(one.fields_v1, "f:spec")]
-    return owners[0] if len(owners) == 1 else None
+    return owners[0] if len(owners) == 1 and owners[0].manager != BEFORE_FIRST_APPLY else None
 
 
 def owner_of(obj: Traced, *path: str) -> str:
     """The one manager of a field, "" where there are several or none. path: elements as in fieldsV1, `f:status`, `f:phase`."""
     owners = {one.manager for one in obj.metadata.managed_fields or () if _has(one.fields_v1, path)}
-    return owners.pop() if len(owners) == 1 else ""
+    owner = owners.pop() if len(owners) == 1 else ""
+    return owner if owner != BEFORE_FIRST_APPLY else ""
 
 
 def fields_of(entry: ManagedFields) -> list[str]:
