@@ -83,7 +83,7 @@ EVICTED = (
 """No failures: the count at the end, the pod that did not live as long as its node, one that comes before its volume is free, and
 conditions that are taken off."""
 READ = r'ok: greeting.txt says "written by the first pod"'
-EMPTY = r"ok: nothing is mounted below the agent's folder, and no folder of a pod or a volume is left in it"
+EMPTY = r"ok: nothing is mounted below the folder of [\w-]+'s agent, and no folder of a pod or a volume is left in it"
 
 
 def changes(node: str) -> list[str]:

@@ -42,6 +42,10 @@ class NodeAgentFlags(AgentOptions, AsKubectlFlags, ManagerFlags, GateFlags):
     root_dir: str = flag("root-dir", STRING, "/var/lib/kubelet", "The root folder: sockets, staged and published volumes are below it.")
 
 
+ELECTION: Final = "leader-election"
+"""Begins the names of the flags of an election, which the table of all managers has."""
+
+
 def _check(parsed: Parsed[NodeAgentFlags]) -> None:
     check_manager(parsed)
     flags = parsed.flags
@@ -50,8 +54,9 @@ def _check(parsed: Parsed[NodeAgentFlags]) -> None:
     if not flags.root_dir.startswith("/"):
         raise ConfigError(f"root-dir: {flags.root_dir!r} is no absolute path, as in /var/lib/kubelet")
     _resources(flags)
-    if flags.leader_election:
-        raise ConfigError("leader-election: a node has one agent, which needs no election; remove the flag")
+    given = sorted(name for name in parsed.given if name.startswith(ELECTION))
+    if given:
+        raise ConfigError(f"{given[0]}: a node has one agent, which needs no election; remove the flag")
 
 
 def _resources(flags: NodeAgentFlags) -> Resources:
@@ -65,6 +70,7 @@ COMMAND: Final[Command[NodeAgentFlags]] = Command(
     NodeAgentFlags,
     check=_check,
     about="Registers CSI drivers on one node and mounts the volumes of its pods, as the kubelet does. It runs no containers.",
+    unused=ELECTION,
     example="mooring node-agent --kubeconfig ./state/kubeconfig --node-name n1 \\\n  --root-dir /tmp/n1",
 )
 

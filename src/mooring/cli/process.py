@@ -40,9 +40,12 @@ _NAMES_ALONE: Final = (Section.COMPATIBLE, Section.UNAVAILABLE)
 _GLUE: Final = "\N{NO-BREAK SPACE}"
 
 
-def usage(table: type[Any], program: str, about: str = "", example: str = "") -> str:
-    """The help text. about: a sentence. example: lines to type. Flags in alphabetical order in each section, those that do nothing last."""
-    rows = list(flags_of(table).values())
+def usage(table: type[Any], program: str, about: str = "", example: str = "", unused: str = "") -> str:
+    """The help text. about: a sentence. example: lines to type. Flags in alphabetical order in each section, those that do nothing last.
+
+    unused: begins the names of flags that are left out, "" for none.
+    """
+    rows = [row for row in flags_of(table).values() if not (unused and row.name.startswith(unused))]
     parts = [f"{_filled(about)}\n"] if about else []
     if example:
         parts.append(f"For example:\n{textwrap.indent(example, '  ')}\n")
@@ -55,13 +58,18 @@ def usage(table: type[Any], program: str, about: str = "", example: str = "") ->
 
 def _shown(section: Section, rows: Iterable[Flag]) -> Iterable[str]:
     if section in _NAMES_ALONE:
-        return [_filled(", ".join(f"--{row.name}" for row in rows), "  ")]
+        return [_filled(", ".join(_typed(row) for row in rows), "  ")]
     return [line for row in rows for line in _lines(row)]
+
+
+def _typed(row: Flag) -> str:
+    """As people type it: both ways of writing are read."""
+    return f"{'-' if len(row.name) == 1 else '--'}{row.name}"
 
 
 def _lines(row: Flag) -> list[str]:
     """The flag, and its text beside it; below it where the flag is too long."""
-    head, default = f"  --{row.name} {row.kind.word}".rstrip(), row.kind.show(row.default)
+    head, default = f"  {_typed(row)} {row.kind.word}".rstrip(), row.kind.show(row.default)
     text = row.text + (f" (default {default})".replace(" ", _GLUE).replace(_GLUE, " ", 1) if default else "")
     lines = [_filled(line, " " * _COLUMN) for line in text.split("\n")]
     if len(head) < _COLUMN:
@@ -102,7 +110,8 @@ class Command(Generic[F]):
     """How one executable reads its flags. removed: former flags, and whether they need a value. spellings: former ones that still act.
 
     check: raises ConfigError. check_first: so does this one, before --version is answered. about, example, epilog: texts of --help before
-    and after the flags. drop_in: replaces a Go program, with its manifests and exit codes.
+    and after the flags. drop_in: replaces a Go program, with its manifests and exit codes. unused: begins the names of the table's flags
+    that it has no use for.
     """
 
     table: type[F]
@@ -114,6 +123,7 @@ class Command(Generic[F]):
     about: str = ""
     example: str = ""
     drop_in: bool = False
+    unused: str = ""
 
     @property
     def gates(self) -> Mapping[str, Gate]:
@@ -121,7 +131,7 @@ class Command(Generic[F]):
         return gates_of(self.table)
 
     def help(self, prog: str) -> str:
-        return usage(self.table, prog, self.about, self.example) + self.epilog
+        return usage(self.table, prog, self.about, self.example, self.unused) + self.epilog
 
     def refusal(self, prog: str, error: UsageError) -> str:
         """The message about a wrong command line: with the usage in drop-in programs, as upstream; else one line."""

@@ -240,12 +240,12 @@ class PodFolder:
         """Nothing is mounted below the agent's folder."""
         self._polling.expect("mounts below the agent's folder", [], [one.point for one in read_mount_table().below(str(self._layout.root))])
 
-    def check_empty(self) -> None:
-        """That, and neither a pod's nor a volume's folder is left."""
+    def check_empty(self, node: str) -> None:
+        """That, and neither a pod's nor a volume's folder is left. node: whose agent it is."""
         self.check_unmounted()
         left = [str(path) for folder in (self._layout.pods, *_folders(self._layout.csi)) for path in _folders(folder)]
         self._polling.expect("folders of pods and volumes", [], left)
-        self._story.checked("nothing is mounted below the agent's folder, and no folder of a pod or a volume is left in it")
+        self._story.checked(f"nothing is mounted below the folder of {node}'s agent, and no folder of a pod or a volume is left in it")
 
 
 def _points(table: MountTable) -> frozenset[str]:

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import socket
+import textwrap
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -147,6 +148,16 @@ def _connect(client: socket.socket, folder: Path) -> None:
         client.connect(os.path.join(*_PLACE))
 
 
+WIDTH: Final = 80
+COMMAND: Final = "kubectl "
+"""Begins a line to type, which stays whole."""
+
+
+def paragraphs(*texts: str) -> str:
+    """Each on lines of its own, which fit a terminal."""
+    return "\n".join(one if one.startswith(COMMAND) else textwrap.fill(one, WIDTH - 1, break_long_words=False) for one in texts)
+
+
 TAINTED: Final = f"{OUT_OF_SERVICE_TAINT}=nodeshutdown:NoExecute"
 
 
@@ -160,16 +171,17 @@ class Switches:
     async def off(self, name: str) -> str:
         nodes = self._there()
         gone = await nodes.kill(name)
-        return "\n".join(self._after_a_kill(nodes, name, gone)) if gone else f"{name} is off already"
+        return paragraphs(*self._after_a_kill(nodes, name, gone)) if gone else f"{name} is off already"
 
     def _after_a_kill(self, nodes: Nodes, name: str, gone: str) -> Iterator[str]:
         grace = format_duration(self._patience.grace_s)
         yield f"{name} is off: {gone}."
         yield f"{grace} after its last sign of life its Node is not ready, and no new pod goes there."
         if nodes.on:
-            yield "Its pods are deleted after the time for which they tolerate that (300 s, unless they say"
-            yield "otherwise), and stay in Terminating: only somebody who knows that the machine is off"
-            yield "may let go of their volumes. That is you:"
+            yield (
+                "Its pods are deleted after the time for which they tolerate that (300 s, unless they say otherwise), and stay in "
+                "Terminating: only somebody who knows that the machine is off may let go of their volumes. That is you:"
+            )
             yield f"kubectl taint nodes {name} {TAINTED}"
         else:
             yield "No node is on: no pod leaves, since that is taken for a broken network."
@@ -181,7 +193,7 @@ class Switches:
         if await self._is_out_of_service(name):
             lines += ["It is still tainted as out of service, so no pod stays there. To take it back into service:"]
             lines += [f"kubectl taint nodes {name} {OUT_OF_SERVICE_TAINT}-"]
-        return "\n".join(lines)
+        return paragraphs(*lines)
 
     async def _is_out_of_service(self, name: str) -> bool:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from typing import Any, Final
@@ -212,3 +213,22 @@ def test_as_the_go_program_a_wrong_flag_comes_with_the_usage(capsys: pytest.Capt
     monkeypatch.setattr(sys, "argv", ["csi-attacher", "--nonsense"])
     assert 2 == csi_attacher.main()
     assert "\nUsage of csi-attacher:\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", [*OURS, *DROP_INS])
+def test_a_flag_of_one_letter_is_written_with_one_dash(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = answer(capsys, *name.split(), "--help")
+    assert [] == re.findall(r"^  --\w(?: .*)?$", out, re.MULTILINE)
+
+
+def test_why_writes_them_so(capsys: pytest.CaptureFixture[str]) -> None:
+    out = answer(capsys, "why", "--help")[1]
+    assert "\n  -n string" in out
+    assert "\n  -o string" in out
+
+
+def test_a_node_agent_has_no_flags_of_an_election(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "leader" not in answer(capsys, "node-agent", "--help")[1].lower()
+    code, _, err = answer(capsys, "node-agent", "--leader-election-namespace=default")
+    assert 0 != code
+    assert "leader-election-namespace: a node has one agent, which needs no election; remove the flag" in err

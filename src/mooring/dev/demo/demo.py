@@ -96,8 +96,8 @@ class Demo:
             await self._stage.polling.until_none(kind)
         *names, last = (kind.name for kind in _LEFT)
         self._story.checked(f"the API server has no {', no '.join(names)} and no {last}")
-        for folder in self._stage.folders.values():
-            folder.check_empty()
+        for where, folder in self._stage.folders.items():
+            folder.check_empty(where)
         self._stage.mounts.check()
 
     def _count(self) -> None:

@@ -86,7 +86,7 @@ class LifeDemo:
         await self._polling.until(PODS, self._name, lambda one: one is None, "is gone")
         self._story.checked(f"the pod on {old} is gone")
         await self._moved_from(old)
-        self._folders[old].check_empty()
+        self._folders[old].check_empty(old)
         await self._stage.check_node(old, [])
         await self._stage.patch_node(old, {"unschedulable": None})
 
@@ -122,7 +122,7 @@ class LifeDemo:
         taints = [one for one in await self._stage.taints(back) if one["key"] != OUT_OF_SERVICE_TAINT]
         await self._stage.patch_node(back, {"taints": taints})
         await self._polling.until(NODES, back, _is_well, "is ready, untainted and without volumes")
-        self._folders[back].check_empty()
+        self._folders[back].check_empty(back)
         await self._stage.check_node(back, [])
         await self._polling.driver_has(self.handle, on=[self.node])
         self._stage.moment(f"{back} is back, and has tidied up")
@@ -133,7 +133,7 @@ class LifeDemo:
         await self._polling.until(PODS, self._name, lambda one: one is None, "is gone")
         self._story.checked("the pod is gone")
         await self._detached_from(self.node)
-        self._folders[self.node].check_empty()
+        self._folders[self.node].check_empty(self.node)
         await self._polling.driver_has(self.handle, on=[])
         await self._stage.check_node(self.node, [])
 
