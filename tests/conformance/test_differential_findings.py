@@ -1205,3 +1205,10 @@ def test_each_label_of_a_job_of_another_uid_is_named(api: Rest, name: str) -> No
     status = api.patch(f"{JOBS}/{name}", {"metadata": {"uid": "x"}}).refused(422, "Invalid")
     labels = [f"spec.template.metadata.labels[{key}]" for key in ("controller-uid", "batch.kubernetes.io/controller-uid")]
     assert {"metadata.uid", *labels, "spec.selector"} == {cause["field"] for cause in status["details"]["causes"]}
+
+
+@pytest.mark.parametrize(("said", "stored"), [("Guaranteed", "Guaranteed"), ("", "BestEffort")])
+def test_a_creation_may_say_the_quality_of_a_pod(api: Rest, name: str, said: str, stored: str) -> None:
+    status = {"phase": "Running", "qosClass": said}
+    answer = api.post(PODS, {**a_pod(name), "status": status}).ok(201)
+    assert {"phase": "Pending", "qosClass": stored} == answer["status"]

@@ -71,7 +71,8 @@ def _admit_valid(new: Json) -> None:
 
 def _prepare_create(new: Json, now: float) -> None:
     new["metadata"]["generation"] = 1
-    new["status"] = {"phase": "Pending", "qosClass": podresources.quality(new["spec"])}
+    said = (new.get("status") or {}).get("qosClass")  # a creation may say it, and nobody checks that
+    new["status"] = {"phase": "Pending", "qosClass": said or podresources.quality(new["spec"])}
     podplacement.merge_match_keys(new)
     if new["spec"].get("schedulingGates"):
         podactions.set_condition(new["status"], _GATED, now)
