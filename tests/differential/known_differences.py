@@ -377,9 +377,15 @@ KNOWN: Final = (
     ),
     Known(
         "addresses",
-        "ours accepts any addresses of nodes and pods: nothing here routes by them",
-        lambda seen: seen.causes_differ_in("podCIDR", "podIP", "hostIP"),
+        "of several addresses or networks, one of which can't be read, the real server also reports that it can't tell their families",
+        lambda seen: seen.causes_differ_in("podCIDRs", "podIPs", "hostIPs") and seen.says_any("dual stack"),
         ends=True,
+    ),
+    Known(
+        "warnings about certificates",
+        "ours does not look into the certificate of a Secret for TLS; the real server warns of one that can't be read, or does not fit its "
+        "key",
+        lambda seen: seen.at_most("warnings") and "/secrets" in seen.step.path and "tls." in str(seen.step),
     ),
     Known(
         "succeededIndexes",

@@ -20,7 +20,7 @@ _LONG_VALUE: Final = re.compile(r'"[^"]{118,}"')
 _PARSERS_WORDS: Final = re.compile(
     r"unmarshal|strict decoding error|cannot be handled as|quantities must match|parsing time|illegal base64|unrecognized|continue key is"
     r"|does not match the expected API version|no kind \".*registered|resourceVersion: Invalid value|error decoding|can't be read"
-    r"|cannot restore|invalid character|cannot convert|Invalid JSON Patch|unexpected end of|the request has no body"
+    r"|not JSON|cannot restore|invalid character|cannot convert|Invalid JSON Patch|unexpected end of|the request has no body"
 )
 """What servers written in two languages say of what they can't read."""
 

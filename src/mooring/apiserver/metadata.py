@@ -149,11 +149,11 @@ def _validate_owners(owners: list[Json]) -> Iterator[FieldCause]:
             yield field_errors.invalid(f"{field}.apiVersion", version, "version must not be empty")
         missing = [part for part in ("kind", "name", "uid") if not owner.get(part)]
         yield from (field_errors.invalid(f"{field}.{part}", owner.get(part, ""), "must not be empty") for part in missing)
-        if (owner.get("apiVersion"), owner.get("kind")) == ("v1", "Event"):
+        if (version.removeprefix("/"), owner.get("kind")) == ("v1", "Event"):
             yield field_errors.invalid(field, owner, "/v1, Kind=Event is disallowed from being an owner")
-    controllers = [owner.get("name", "") for owner in owners if owner.get("controller")]
-    if len(controllers) > 1:
-        text = f'Only one reference can have Controller set to true. Found "true" in references for {controllers[0]} and {controllers[1]}'
+    controllers = [f"{owner.get('kind', '')}/{owner.get('name', '')}" for owner in owners if owner.get("controller")]
+    for other in controllers[1:]:
+        text = f'Only one reference can have Controller set to true. Found "true" in references for {controllers[0]} and {other}'
         yield field_errors.invalid(field, owners, text)
 
 

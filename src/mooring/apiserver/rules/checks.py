@@ -21,7 +21,7 @@ def driver_name(value: str, field: str) -> list[FieldCause]:
     """A CSI driver's name: required, at most 63 bytes, a DNS subdomain after lower-casing."""
     if not value:
         return [field_errors.required(field)]
-    found = [field_errors.too_long(field, DRIVER_NAME_MAX)] if len(value) > DRIVER_NAME_MAX else []
+    found = [field_errors.too_long(field, DRIVER_NAME_MAX)] if len(value.encode()) > DRIVER_NAME_MAX else []
     return found + [field_errors.invalid(field, value, reason) for reason in names.dns_subdomain(value.lower())]
 
 

@@ -122,7 +122,7 @@ def _validate_node_driver(driver: Json, field: str) -> list[FieldCause]:
     found = checks.driver_name(driver["name"], f"{field}.name")
     if not driver["nodeID"]:
         found.append(field_errors.required(f"{field}.nodeID"))
-    elif len(driver["nodeID"]) > _NODE_ID_MAX:
+    elif len(driver["nodeID"].encode()) > _NODE_ID_MAX:
         found.append(field_errors.invalid(f"{field}.nodeID", driver["nodeID"], f"must be {_NODE_ID_MAX} characters or less"))
     repeated = checks.repeated(driver["topologyKeys"] or [])
     for number, key in enumerate(driver["topologyKeys"] or []):

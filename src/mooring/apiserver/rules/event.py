@@ -58,14 +58,14 @@ def _validate_timed(new: Json, controller: str) -> Iterator[FieldCause]:
     yield from checks.named(component, controller, names.qualified_name)
     for field in ("reportingInstance", "action", "reason"):
         yield from _short(new.get(field, ""), field)
-    if len(new.get("message", "")) > _MESSAGE_MAX:
+    if len(new.get("message", "").encode()) > _MESSAGE_MAX:
         yield field_errors.invalid("message", "", f"can have at most {_MESSAGE_MAX} characters")
 
 
 def _short(text: str, field: str) -> list[FieldCause]:
     if not text:
         return [field_errors.required(field)]
-    return [] if len(text) <= _SHORT_MAX else [field_errors.invalid(field, "", f"can have at most {_SHORT_MAX} characters")]
+    return [] if len(text.encode()) <= _SHORT_MAX else [field_errors.invalid(field, "", f"can have at most {_SHORT_MAX} characters")]
 
 
 def _fields(event: Json) -> dict[str, str]:

@@ -72,7 +72,7 @@ def _validate_manager(manager: str, field: str) -> Iterator[FieldCause]:
         yield from checks.named(prefix, field, names.dns_subdomain)
         if not _PATH.fullmatch(path):
             yield field_errors.invalid(field, path, f"Invalid path (regex used for validation is '{_PATH.pattern}')")
-    if len(manager) > _MANAGER_MAX:
+    if len(manager.encode()) > _MANAGER_MAX:
         yield field_errors.too_long(field, _MANAGER_MAX)
 
 

@@ -38,7 +38,8 @@ def _label(metadata: Json) -> None:
 
 
 def _prepare_create(new: Json, _now: float) -> None:
-    _label(new["metadata"])  # (again: by now a generated name is there)
+    if not names.label_value(new["metadata"].get("name", "")):
+        _label(new["metadata"])  # (again: by now a generated name is there; a wrong one is told without the label)
     new["status"] = {"phase": "Active"}
     finalizers = new["spec"].setdefault("finalizers", [])
     if CONTENT not in finalizers:

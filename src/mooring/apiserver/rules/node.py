@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -13,7 +12,7 @@ from mooring.apiserver import field_errors
 from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.metadata import META_MESSAGES
 from mooring.apiserver.resource import Json, OtherObjects, Resource, Status
-from mooring.apiserver.rules import checks
+from mooring.apiserver.rules import addresses, checks
 
 MESSAGES: Final = META_MESSAGES.extended("""
 Node: 1 metadata ObjectMeta!, 2 spec NodeSpec!, 3 status NodeStatus!
@@ -90,17 +89,9 @@ def _validate(new: Json) -> Iterator[FieldCause]:
 
 def _validate_cidrs(texts: list[str]) -> list[FieldCause]:
     """Each a network, at most one of each IP version."""
-    found, versions = [], []
-    for number, text in enumerate(texts):
-        try:
-            network = ipaddress.ip_network(text, strict=False)
-            versions.append(network.version)
-            if ipaddress.ip_interface(text).ip != network.network_address:
-                found.append(field_errors.invalid(f"spec.podCIDRs[{number}]", text, "must not have bits set beyond the prefix length"))
-        except ValueError:
-            wrong = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
-            found.append(field_errors.invalid(f"spec.podCIDRs[{number}]", text, wrong))
-    if not found and len(versions) != len(set(versions)):
+    found = [cause for at, text in checks.each(texts, "spec.podCIDRs") for cause in addresses.validate_network(text, at)]
+    networks = [addresses.network_of(text) for text in texts]
+    if len(networks) > 1 and None not in networks and len({network.version for network in networks if network}) < len(networks):
         found.append(field_errors.invalid("spec.podCIDRs", texts, "may specify no more than one CIDR for each IP family"))
     return found
 

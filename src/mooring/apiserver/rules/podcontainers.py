@@ -40,7 +40,7 @@ def port_number(port: int, field: str) -> list[FieldCause]:
 def port_name(name: str, field: str) -> list[FieldCause]:
     """At most 15 of small letters, digits and hyphens, one of them a letter."""
     wrong = []
-    if len(name) > 15:
+    if len(name.encode()) > 15:
         wrong.append("must be no more than 15 characters")
     if not re.fullmatch(r"[-a-z0-9]+", name):
         wrong.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")

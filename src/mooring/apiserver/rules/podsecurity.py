@@ -99,7 +99,7 @@ def _validate_app_armor(profile: Json, field: str) -> Iterator[FieldCause]:
     else:
         if local != local.strip():
             yield field_errors.invalid(at, local, "must not be padded with whitespace")
-        if len(local) > _APP_ARMOR_MAX:
+        if len(local.encode()) > _APP_ARMOR_MAX:
             yield field_errors.too_long(at, _APP_ARMOR_MAX)
 
 

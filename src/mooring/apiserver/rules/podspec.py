@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -11,13 +10,11 @@ from mooring.api import names
 from mooring.apiserver import field_errors, metadata
 from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json
-from mooring.apiserver.rules import checks, podcontainers, podplacement, podresources, podsecurity, podvolumes, podwindows
+from mooring.apiserver.rules import addresses, checks, podcontainers, podplacement, podresources, podsecurity, podvolumes, podwindows
 
 RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
 _DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _SECONDS_MAX: Final = 2**31 - 1
-_IP_TEXT: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-_LEADING_ZEROS: Final = re.compile(r"(?<![0-9a-fA-F:])0+(?=[0-9]+\.)|(?<=\.)0+(?=[0-9])|(?<=:)0+(?=[0-9]+\.)")
 _SEARCH: Final = re.compile(r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*")
 _SEARCH_TEXT: Final = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', "
@@ -80,21 +77,6 @@ def _parts_of_the_host(spec: Json) -> Iterator[str]:
                 yield f"{field}.volumeDevices"
 
 
-def address(text: str, field: str) -> list[FieldCause]:
-    plain = _LEADING_ZEROS.sub("", text)
-    try:
-        if "%" in text:
-            raise ValueError
-        found = ipaddress.ip_address(plain)
-    except ValueError:
-        return [field_errors.invalid(field, text, _IP_TEXT)]
-    if plain != text:
-        return [field_errors.invalid(field, text, "must not have leading 0s")]
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
-        return [field_errors.invalid(field, text, "must not be an IPv4-mapped IPv6 address")]
-    return []
-
-
 def validate_ephemeral(spec: Json, name: str | None) -> Iterator[FieldCause]:
     """Also where none is allowed: a template's are looked at before they are refused. name: as in `validate`."""
     targets = [container["name"] for part in ("containers", "initContainers") for container in spec.get(part) or []]
@@ -150,7 +132,7 @@ def _validate_dns_config(config: Json, field: str) -> Iterator[FieldCause]:
         text = f"must not have more than {_SEARCH_LETTERS_MAX} characters (including spaces) in the search list"
         yield field_errors.invalid(f"{field}.searches", searches, text)
     for at, server in checks.each(servers, f"{field}.nameservers"):
-        yield from address(server, at)
+        yield from addresses.validate(server, at)
     for at, search in checks.each(searches, f"{field}.searches"):
         name = search.removesuffix(".")
         if len(name.encode()) > _SUBDOMAIN_MAX:
@@ -164,7 +146,7 @@ def _validate_dns_config(config: Json, field: str) -> Iterator[FieldCause]:
 
 def _validate_lists(spec: Json) -> Iterator[FieldCause]:
     for number, alias in enumerate(spec.get("hostAliases") or []):
-        yield from address(alias["ip"], f"spec.hostAliases[{number}].ip")
+        yield from addresses.validate(alias["ip"], f"spec.hostAliases[{number}].ip")
         for index, name in enumerate(alias.get("hostnames") or []):
             yield from checks.named(name, f"spec.hostAliases[{number}].hostnames[{index}]", names.dns_subdomain)
     for number, gate in enumerate(spec.get("readinessGates") or []):

@@ -9,7 +9,7 @@ from mooring.api import names
 from mooring.apiserver import field_errors
 from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json
-from mooring.apiserver.rules import checks, podsecurity, podspec
+from mooring.apiserver.rules import addresses, checks, podsecurity
 
 _RESOURCES: Final = "allocatedResourcesStatus"
 _HEALTH: Final = ("Healthy", "Unhealthy", "Unknown")
@@ -31,7 +31,7 @@ def validate(new: Json, old: Json) -> Iterator[FieldCause]:
         yield from checks.named(status["nominatedNodeName"], "status.nominatedNodeName", names.dns_subdomain)
         if new["spec"].get("nodeName") and status["nominatedNodeName"] != before.get("nominatedNodeName"):
             yield field_errors.forbidden("status.nominatedNodeName", "may not be set on pods that are already bound to a node")
-    yield from _validate_addresses(status)
+    yield from _validate_addresses(status, before)
     for number, condition in enumerate(status.get("conditions") or []):
         yield from checks.not_negative(condition.get("observedGeneration"), f"status.conditions[{number}].observedGeneration")
         yield from checks.named(condition["type"], f"status.conditions[{number}].Type", names.qualified_name)
@@ -82,13 +82,18 @@ def _validate_parts(parts: list[Json], field: str) -> Iterator[FieldCause]:
             yield field_errors.too_long(f"{field}[{number}].message", _MESSAGE_MAX)
 
 
-def _validate_addresses(status: Json) -> list[FieldCause]:
-    addresses, hosts, found = status.get("podIPs") or [], status.get("hostIPs") or [], []
-    for part, given in (("podIPs", addresses), ("hostIPs", hosts)):
-        for number, one in enumerate(given):
-            found += podspec.address(one["ip"], f"status.{part}[{number}]")
-    if not found and len({":" in one["ip"] for one in addresses}) < len(addresses):
-        found.append(field_errors.invalid("status.podIPs", addresses, "may specify no more than one IP for each IP family"))
+def _validate_addresses(status: Json, before: Json) -> list[FieldCause]:
+    """An old address may stay, whatever it is."""
+    found = []
+    for part in ("podIPs", "hostIPs"):
+        given, old = status.get(part) or [], {one["ip"] for one in before.get(part) or ()}
+        wrong = [
+            cause for at, one in checks.each(given, f"status.{part}") if one["ip"] not in old for cause in addresses.validate(one["ip"], at)
+        ]
+        if not wrong and len({":" in one["ip"] for one in given}) < len(given):
+            wrong.append(field_errors.invalid(f"status.{part}", given, "may specify no more than one IP for each IP family"))
+        found += wrong
+    hosts = status.get("hostIPs") or []
     if hosts and status.get("hostIP", "") != hosts[0]["ip"]:
         found.append(field_errors.invalid("status.hostIPs[0].ip", hosts[0]["ip"], "must be equal to `hostIP`"))
     return found

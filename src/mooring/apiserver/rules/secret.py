@@ -57,7 +57,8 @@ def _validate(new: Json) -> Iterator[FieldCause]:
 def _validate_type(new: Json, data: Json) -> Iterator[FieldCause]:
     """The rules of well-known types."""
     kind = new["type"]
-    yield from (field_errors.required(f"data[{key}]") for key in _REQUIRED_KEYS.get(kind, ()) if key not in data)
+    filled = {key for key, value in data.items() if value or kind != "kubernetes.io/ssh-auth"}
+    yield from (field_errors.required(f"data[{key}]") for key in _REQUIRED_KEYS.get(kind, ()) if key not in filled)
     if kind == "kubernetes.io/basic-auth" and not any(key in data for key in _BASIC_AUTH):
         yield from (field_errors.required(f"data[{key}]") for key in _BASIC_AUTH)
     if kind == "kubernetes.io/service-account-token" and not (new["metadata"].get("annotations") or {}).get(_ACCOUNT):
@@ -68,15 +69,15 @@ def _validate_type(new: Json, data: Json) -> Iterator[FieldCause]:
 
 
 def _is_json(encoded: str) -> bool:
+    """True for an object, and for null."""
     try:
-        msgspec.json.decode(base64.b64decode(encoded))
+        return isinstance(msgspec.json.decode(base64.b64decode(encoded)), dict | None)
     except (msgspec.DecodeError, RecursionError):
         return False
-    return True
 
 
 def key_reasons(key: str) -> list[str]:
-    found = ["must be no more than 253 characters"] if len(key) > 253 else []
+    found = ["must be no more than 253 characters"] if len(key.encode()) > 253 else []
     if not _KEY.fullmatch(key):
         found.append(_KEY_TEXT)
     if key in (".", ".."):

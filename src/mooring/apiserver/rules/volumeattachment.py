@@ -61,7 +61,9 @@ def _validate_source(source: Json) -> Iterator[FieldCause]:
 
 
 def _validate_inline(spec: Json, field: str) -> Iterator[FieldCause]:
-    yield from (field_errors.forbidden(f"{field}.{part}", f"may not be specified {_INLINE}") for part in _NOT_INLINE if spec.get(part))
+    for part in _NOT_INLINE:
+        if spec.get(part) or (part in spec and part in ("claimRef", "nodeAffinity")):
+            yield field_errors.forbidden(f"{field}.{part}", f"may not be specified {_INLINE}")
     if spec.get("persistentVolumeReclaimPolicy", "Retain") != "Retain":
         yield field_errors.forbidden(f"{field}.persistentVolumeReclaimPolicy", f"may only be Retain {_INLINE}")
     if spec.get("volumeMode", "Filesystem") != "Filesystem":
@@ -70,7 +72,7 @@ def _validate_inline(spec: Json, field: str) -> Iterator[FieldCause]:
         yield field_errors.required(f"{field}.csi", f"has to be specified {_INLINE}")
     yield from checks.access_modes(spec.get("accessModes") or [], f"{field}.accessModes")
     yield from volumesources.validate(spec, field)
-    yield from volumesources.validate_paths(spec, field)
+    yield from volumesources.validate_paths({part: value for part, value in spec.items() if part != "nodeAffinity"}, field)
 
 
 def _validate_status(new: Json, _old: Json) -> Iterator[FieldCause]:
@@ -83,7 +85,7 @@ def _validate_status(new: Json, _old: Json) -> Iterator[FieldCause]:
 
 def _validate_error(error: Json, field: str) -> Iterator[FieldCause]:
     if len(error.get("message", "").encode()) > _MESSAGE_BYTES_MAX:
-        yield field_errors.too_long(f"{field}.message", _MESSAGE_BYTES_MAX)
+        yield field_errors.too_long(f"{field}.message", _METADATA_BYTES_MAX)  # (the real one names the other bound)
     if error.get("errorCode", 0) < 0:
         yield field_errors.invalid(f"{field}.errorCode", error["errorCode"], "must be between 0 and 2147483647, inclusive")
 

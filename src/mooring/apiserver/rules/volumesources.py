@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -105,8 +106,13 @@ def validate_paths(spec: Json, field: str) -> Iterator[FieldCause]:
     """Checks a PersistentVolume's spec: a local volume names its node, and the root of a machine is not recycled."""
     if next(iter(chosen(spec)), "") == "local" and "nodeAffinity" not in spec:
         yield field_errors.required(f"{field}.nodeAffinity", "Local volume requires node affinity")
-    if spec.get("hostPath", {}).get("path") == "/" and spec.get("persistentVolumeReclaimPolicy") == "Recycle":
+    if _clean(spec.get("hostPath", {}).get("path", "")) == "/" and spec.get("persistentVolumeReclaimPolicy") == "Recycle":
         yield field_errors.forbidden(f"{field}.persistentVolumeReclaimPolicy", "may not be 'recycle' for a hostPath mount of '/'")
+
+
+def _clean(path: str) -> str:
+    """The shortest spelling of an absolute path."""
+    return posixpath.normpath(f"/{path.lstrip('/')}") if path.startswith("/") else path
 
 
 def _validate_csi(csi: Json, field: str) -> Iterator[FieldCause]:
