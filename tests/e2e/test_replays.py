@@ -5,25 +5,30 @@ from __future__ import annotations
 import asyncio
 import types
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mooring.api.pods import PODS
+from mooring.api.storage import VOLUME_ATTACHMENTS
+from mooring.api.volume_names import attachment_name, unique_name
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
+from mooring.cluster.attachdetach.identity import MANAGED
 from mooring.driver.server import serving
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from mooring.sidecars.resizer import names
 from mooring.wire.grpc.codes import Code
 from tests.e2e import resizer_world
-from tests.e2e.flight_records import assert_cut, assert_same, written
+from tests.e2e.flight_records import MOORING, assert_cut, assert_same, written
 from tests.e2e.provisioner_world import Provisioning
-from tests.support.binding import PVC
-from tests.support.builders import a_claim
+from tests.support.binding import NODE, PVC, Tenant
+from tests.support.builders import a_claim, a_node, a_pod, a_pv
 from tests.support.embedded import EmbeddedServer
+from tests.support.programs import Program
 from tests.support.resizing import EXPAND, MODIFY
 from tests.support.scripted_driver import Fail, Lose
 
@@ -127,3 +132,59 @@ async def test_a_record_of_the_provisioner_is_replayed_to_the_same_decisions(
 
 async def test_a_record_of_the_provisioner_that_was_cut_is_replayed(kubeconfig: Path, tmp_path: Path) -> None:
     assert_cut(await provisioned(kubeconfig, tmp_path, f"--flight-recorder-bytes={CUT}", count=20))
+
+
+# -- mooring attachdetach
+
+
+async def attached(kubeconfig: Path, folder: Path, *more: str, count: int = 3) -> Path:
+    """Pods come to nodes and go, and their volumes with them; one attachment fails at first; gives the record."""
+    users = HttpCluster(load(str(kubeconfig), {}), clock=LoopClock(), randomness=Random(), user_agent="tests")
+    async with asyncio.timeout(90), users:
+        world = Tenant(users, look_s=0.02)
+        with commanded("attachdetach", kubeconfig, folder / "log", "--leader-elect=false", *flags(folder, *more)) as program:
+            for number in range(count):
+                await used(world, number)
+            return await written(program, folder / "log")
+
+
+async def used(world: Tenant, number: int) -> None:
+    """A pod's volume is attached, reported, and let go of; this test is the attacher and the kubelet."""
+    node, pv, claim, pod = (world(f"{name}{number}") for name in ("node", "pv", "claim", "pod"))
+    va = attachment_name("csi.test", pv, node)
+    await world.create(a_node(node, annotations={MANAGED: "true"}))
+    made = await world.create(a_claim(claim, sc="", volume=pv))
+    await world.create(a_pv(pv, claim=made))
+    await world.patch(PVC, claim, {"status": {"phase": "Bound"}}, subresource="status")
+    await world.create(a_pod(pod, claim, node=node, terminationGracePeriodSeconds=0))
+    await world.shown(VOLUME_ATTACHMENTS, va, bool)
+    failed = {"attachError": {"time": "2026-01-01T00:00:00Z", "message": "not yet"}}
+    await world.patch(VOLUME_ATTACHMENTS, va, {"status": {"attached": False, **failed}}, subresource="status")
+    await world.patch(VOLUME_ATTACHMENTS, va, {"status": {"attached": True, "attachError": None}}, subresource="status")
+    listed = [{"name": unique_name("csi.test", pv), "devicePath": ""}]
+    await world.shown(NODE, node, lambda one: one["status"].get("volumesAttached") == listed, "reports the volume")
+    await world.users.delete(PODS, pod, "default", grace_period_s=0)
+    await world.gone(VOLUME_ATTACHMENTS, va)
+
+
+@contextmanager
+def commanded(command: str, kubeconfig: Path, log: Path, *more: str) -> Iterator[Program]:
+    program = Program([MOORING, command, f"--kubeconfig={kubeconfig}", *more], log)
+    try:
+        yield program
+        program.assert_alive()
+        assert 0 == program.stop()
+        assert "unexpected" not in program.output()
+    except BaseException as error:
+        error.add_note(f"-- mooring {command}\n{program.log_tail(60)}")
+        raise
+    finally:
+        program.kill()
+
+
+async def test_a_record_of_attachdetach_is_replayed_to_the_same_decisions(kubeconfig: Path, tmp_path: Path) -> None:
+    assert_same(await attached(kubeconfig, tmp_path), decisions=10)
+
+
+async def test_a_record_of_attachdetach_that_was_cut_is_replayed(kubeconfig: Path, tmp_path: Path) -> None:
+    assert_cut(await attached(kubeconfig, tmp_path, f"--flight-recorder-bytes={2 * CUT}", count=12))

@@ -38,9 +38,10 @@ PARTS: Final = {
     "snapshots": ("tests.sim.snapshots", ("Snapshotter", "SnapshotController")),
     "provisioner": ("tests.sim.provisioning", ("Provisioner",)),
     "binder": ("tests.sim.provisioning", ("make_binder",)),
+    "attachdetach": ("tests.sim.plane", ("AttachDetach",)),
 }
 """By part of the simulation: where its `life` and `run` stand, and the makers of its works there."""
-WITHOUT_DRIVER: Final = frozenset({"SnapshotController", "make_binder"})
+WITHOUT_DRIVER: Final = frozenset({"SnapshotController", "make_binder", "AttachDetach"})
 
 
 @dataclasses.dataclass
@@ -81,7 +82,7 @@ class Recordings:
         def made(runtime: Runtime, *rest: Any, **more: Any) -> OrderedWork:
             cluster: Any = runtime.cluster
             mortal = cluster.mortal if hasattr(cluster, "mortal") else cluster._mortal
-            recorder = Recorder(mortal.clock, RING_BYTES)
+            recorder = Recorder(runtime.clock, RING_BYTES)
 
             def make(ports: Runtime, driver: Driver) -> Work:
                 own = [_on(ports, one) for one in rest]

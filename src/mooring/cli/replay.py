@@ -166,6 +166,7 @@ PROGRAMS: Final[Mapping[str, Callable[[Header], Make]]] = {
     "csi-resizer": _sidecar("csi_resizer", "ResizerFlags"),
     "csi-snapshotter": _sidecar("csi_snapshotter", "SnapshotterFlags", with_machine=True),
     "snapshot-controller": _manager("snapshot_controller", "SnapshotControllerFlags"),
+    "mooring-attachdetach": _manager("attachdetach", "AttachDetachFlags"),
     "mooring-binder": _manager("binder", "BinderFlags"),
 }
 """By the program's name in the record."""

@@ -7,9 +7,10 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from collections.abc import Awaitable, Callable, Hashable, Iterable
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from mooring.base.errors import MooringError
 from mooring.control.result import Because, Problem, Result
@@ -20,6 +21,16 @@ K = TypeVar("K", bound=Hashable)
 
 PATIENCE: Final = 3
 """Failures in a row until users hear of one that mostly passes by itself."""
+
+
+class Changing(abc.ABC):
+    """An action that holds what changes after the decision; that is left out of its repr()."""
+
+    __slots__ = ()
+
+    @abc.abstractmethod
+    def kept(self) -> Changing:
+        """The same without that."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,6 +54,13 @@ class Decision(Generic[A]):
     after_s: float | None = None
     done: str = ""
     uid: str = ""
+
+    def kept(self) -> Decision[Any]:
+        """As it may be kept: what changes later is left out of its actions."""
+        if not any(isinstance(action, Changing) for action in self.actions):
+            return self
+        actions: tuple[Any, ...] = tuple(action.kept() if isinstance(action, Changing) else action for action in self.actions)
+        return dataclasses.replace(self, actions=actions)
 
 
 class Failed(MooringError):

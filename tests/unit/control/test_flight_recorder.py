@@ -18,11 +18,16 @@ from mooring.apiserver.listing import ContinueExpired
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
+from mooring.cluster.attachdetach.decision import Create, MarkReports, Step, TakeSteps
+from mooring.cluster.attachdetach.facts import NodeFacts, Place, Volume
+from mooring.cluster.attachdetach.reasons import Wanted
 from mooring.control.caches import Caches
 from mooring.control.controller import Controller
+from mooring.control.decision import Decision
 from mooring.control.flight.entries import error_of, fault_of
 from mooring.control.flight.ports import RecordedCluster, RecordedDriver
 from mooring.control.flight.recorder import Recorder
+from mooring.control.flight.shown import shown
 from mooring.control.flight.work import OrderedWork, recorded
 from mooring.control.flight.writing import frozen
 from mooring.control.locks import KeyLock
@@ -204,3 +209,16 @@ def test_an_error_of_a_server_in_process_is_kept_as_what_it_is_to_a_client() -> 
     fault = fault_of(ContinueExpired("a-token"))
     assert ("Gone", "Expired") == (fault.kind, fault.reason)
     assert isinstance(error_of(fault), Gone)
+
+
+async def test_a_decision_is_kept_without_what_changes_later() -> None:
+    recorder, because = Recorder(LoopClock()), Wanted("n1")
+    volume = Volume("v", "d", "h", places={"n1": Place(NodeFacts("n1"))})
+    decision = Decision(because, (MarkReports(("n1",)), TakeSteps(volume, (Step("n1", because, (Create("n1", "pv"),)),))))
+    recorder.decided("volumes", "v", decision)
+    (note,) = recorder.ring.now.notes
+    before = shown(decision)
+    volume.places["n1"].record.waiting_since = 7.0  # type: ignore[index]
+    assert before == shown(decision) == shown(note[-1])
+    assert "Create(node='n1', pv_name='pv')" in before
+    assert volume is not note[-1].actions[1].volume, "nor is it kept alive"

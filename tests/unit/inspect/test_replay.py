@@ -34,6 +34,7 @@ TABLES = {
     "csi-resizer": ("csi_resizer", "ResizerFlags"),
     "csi-snapshotter": ("csi_snapshotter", "SnapshotterFlags"),
     "snapshot-controller": ("snapshot_controller", "SnapshotControllerFlags"),
+    "mooring-attachdetach": ("attachdetach", "AttachDetachFlags"),
     "mooring-binder": ("binder", "BinderFlags"),
 }
 DRIVER = {"name": "a.csi.test", "vendor_version": "1", "plugin": [1], "volume_expansion": [], "controller": [2, 5]}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from mooring.api.core import ObjectReference, PersistentVolumeSpec
 from mooring.cluster.attachdetach.facts import Volume
+from mooring.control.decision import Changing
 from mooring.control.result import Because
 from mooring.control.topics import Topic
 
@@ -101,12 +102,18 @@ class MarkReports:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class TakeSteps:
+class TakeSteps(Changing):
     """The steps of the volume on all its nodes, side by side: a failure holds up its own node alone."""
 
-    volume: Volume
+    volume: Volume = dataclasses.field(repr=False)
     steps: tuple[Step, ...]
 
+    def kept(self) -> TakeSteps:
+        """Without the volume, whose records change; the steps say what was decided."""
+        return TakeSteps(_NO_VOLUME, self.steps)
+
+
+_NO_VOLUME: Final = Volume("", "", "")
 
 VolumeAction: TypeAlias = MarkReports | TakeSteps
 

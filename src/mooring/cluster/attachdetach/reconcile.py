@@ -26,6 +26,7 @@ from mooring.cluster.attachdetach.release import Rules
 from mooring.cluster.attachdetach.view import View
 from mooring.control.decision import Decision
 from mooring.control.events import SLACK_S, EventRecorder
+from mooring.control.order import resumed
 from mooring.control.result import Because, Result
 from mooring.control.runtime import Runtime
 from mooring.kube.cache.informer import Informer
@@ -68,7 +69,10 @@ class Reconciler:
         volume, steps = action.volume, action.steps
         for step in steps:
             self._announce(volume.places[step.node].record, step)
-        await asyncio.gather(*(self._step(volume, step) for step in steps))
+        async with asyncio.TaskGroup() as group:
+            for step in steps:
+                group.create_task(self._step(volume, step), name=f"attachdetach/{volume.unique}/{step.node}")
+        await resumed("steps", volume.unique)
         wakes = [step.wake_s for step in steps if step.wake_s is not None]
         wakes += [REMIND_S + SLACK_S for step in steps if _waits(volume.places[step.node], step)]
         wakes += [self._left_s(volume.places[step.node]) for step in steps if self._left_s(volume.places[step.node]) > 0]
@@ -89,6 +93,7 @@ class Reconciler:
                 self._memory.deletions.setdefault(action.uid, Deletion(action.forced, self._runtime.clock.now())).on_its_way = True
 
     async def _step(self, volume: Volume, step: d.Step) -> None:
+        await resumed("step", (volume.unique, step.node))
         place = volume.places[step.node]
         self._note_block(place, step)
         try:

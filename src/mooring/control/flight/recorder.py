@@ -12,6 +12,7 @@ from google.protobuf.message import Message
 
 from mooring.api.meta import Kind
 from mooring.base.clock import Clock
+from mooring.control.decision import Decision
 from mooring.control.flight import entries
 from mooring.control.flight.ring import ENTRY_BYTES, Note, Ring
 from mooring.control.flight.stripping import gives_token, holds_secrets, stripped_answer
@@ -86,6 +87,8 @@ class Recorder:
         self._note((entries.BEGUN, self._time(), _who(), len(self.reads), queue, key), 0)
 
     def decided(self, controller: str, key: Hashable, what: object) -> None:
+        if isinstance(what, Decision):
+            what = what.kept()
         self._note((entries.DECIDED, self._time(), _who(), len(self.reads), controller, key, what), DECISION_BYTES)
 
     def came_to(self, controller: str, key: Hashable, failure: str) -> None:
