@@ -135,6 +135,24 @@ async def test_without_the_recorder_a_signal_is_only_told(tmp_path: Path) -> Non
         assert [] == [name for name in os.listdir(tmp_path) if name.startswith("mooring-flight-")]
 
 
+async def test_a_node_agent_keeps_no_record_and_is_not_asked_for_one(tmp_path: Path) -> None:
+    async with embedded_server(tmp_path) as config:
+        log = tmp_path / "agent.log"
+        words = [MOORING, "node-agent", f"--kubeconfig={config}", "--node-name=n1", f"--root-dir={tmp_path / 'root'}"]
+        agent = Program(words, log, {**os.environ, "TMPDIR": str(tmp_path)})
+        try:
+            await asyncio.to_thread(eventually, lambda: "Starting" in log.read_text() or None, 30.0, "the agent's work")
+            asked = await asyncio.to_thread(record, str(agent.pid))
+            assert 1 == asked.returncode
+            assert f"process {agent.pid} is mooring node-agent, which keeps no flight record" in asked.stderr
+            agent.send(signal.SIGUSR1)
+            await asyncio.to_thread(eventually, lambda: "There is no flight record" in log.read_text() or None, 30.0, "its word")
+            assert [] == [name for name in os.listdir(tmp_path) if name.startswith("mooring-flight-")]
+            assert 0 == agent.stop()
+        finally:
+            agent.kill()
+
+
 def record(*words: str, text: bool = True) -> subprocess.CompletedProcess[Any]:
     return run("record", *words, text=text)
 

@@ -114,8 +114,11 @@ def _rows(place: str) -> list[Flag]:
     if not place:
         return []
     module, _, name = place.partition(":")
-    table: type[Any] = getattr(importlib.import_module(f"mooring.cli.{module}"), name)
-    return [row for row in flags_of(table).values() if row.section not in _IDLE]
+    found = importlib.import_module(f"mooring.cli.{module}")
+    table: type[Any] = getattr(found, name)
+    command: Command[Any] | None = getattr(found, "COMMAND", None)
+    unused = command.unused if command is not None and command.table is table else ()
+    return [row for row in flags_of(table).values() if row.section not in _IDLE and not row.name.startswith(unused)]
 
 
 def _add(made: argparse.ArgumentParser, row: Flag) -> None:

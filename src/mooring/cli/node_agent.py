@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import PAIRS, STRING, UINT
-from mooring.base.flags import Parsed, flag
+from mooring.base.flagkinds import BOOL, PAIRS, STRING, UINT
+from mooring.base.flags import Parsed, Section, flag
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_manager
 from mooring.cli.tables import AsKubectlFlags, GateFlags, ManagerFlags
@@ -28,9 +28,10 @@ _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NodeAgentFlags(AgentOptions, AsKubectlFlags, ManagerFlags, GateFlags):
-    """root: said by root_dir."""
+    """root: said by root_dir. flight_recorder: off, since a record without mounts, disk and the drivers' sockets can't be replayed."""
 
     root: Path = Path()
+    flight_recorder: bool = flag("flight-recorder", BOOL, False, "Not for a node agent.", Section.DIAGNOSTICS)
     node_name: str = flag("node-name", STRING, "", "The name of the Node; made where there is none. Empty: the machine's name.")
     capacity: Mapping[str, str] = flag(
         "capacity", PAIRS, {}, "The Node's resources, as in cpu=4,memory=8Gi; others come from the machine and --max-pods."
@@ -44,6 +45,8 @@ class NodeAgentFlags(AgentOptions, AsKubectlFlags, ManagerFlags, GateFlags):
 
 ELECTION: Final = "leader-election"
 """Begins the names of the flags of an election, which the table of all managers has."""
+RECORDER: Final = "flight-recorder"
+"""Begins those of the flight recorder."""
 
 
 def _check(parsed: Parsed[NodeAgentFlags]) -> None:
@@ -57,6 +60,9 @@ def _check(parsed: Parsed[NodeAgentFlags]) -> None:
     given = sorted(name for name in parsed.given if name.startswith(ELECTION))
     if given:
         raise ConfigError(f"{given[0]}: a node has one agent, which needs no election; remove the flag")
+    for name in sorted(name for name in parsed.given if name.startswith(RECORDER)):
+        if name != RECORDER or flags.flight_recorder:  # --flight-recorder=false says what is so
+            raise ConfigError(f"{name}: a node agent keeps no flight record; remove the flag")
 
 
 def _resources(flags: NodeAgentFlags) -> Resources:
@@ -70,7 +76,7 @@ COMMAND: Final[Command[NodeAgentFlags]] = Command(
     NodeAgentFlags,
     check=_check,
     about="Registers CSI drivers on one node and mounts the volumes of its pods, as the kubelet does. It runs no containers.",
-    unused=ELECTION,
+    unused=(ELECTION, RECORDER),
     example="mooring node-agent --kubeconfig ./state/kubeconfig --node-name n1 \\\n  --root-dir /tmp/n1",
 )
 

@@ -40,12 +40,12 @@ _NAMES_ALONE: Final = (Section.COMPATIBLE, Section.UNAVAILABLE)
 _GLUE: Final = "\N{NO-BREAK SPACE}"
 
 
-def usage(table: type[Any], program: str, about: str = "", example: str = "", unused: str = "") -> str:
+def usage(table: type[Any], program: str, about: str = "", example: str = "", unused: tuple[str, ...] = ()) -> str:
     """The help text. about: a sentence. example: lines to type. Flags in alphabetical order in each section, those that do nothing last.
 
-    unused: begins the names of flags that are left out, "" for none.
+    unused: beginnings of the names of flags that are left out.
     """
-    rows = [row for row in flags_of(table).values() if not (unused and row.name.startswith(unused))]
+    rows = [row for row in flags_of(table).values() if not row.name.startswith(unused)]
     parts = [f"{_filled(about)}\n"] if about else []
     if example:
         parts.append(f"For example:\n{textwrap.indent(example, '  ')}\n")
@@ -110,8 +110,8 @@ class Command(Generic[F]):
     """How one executable reads its flags. removed: former flags, and whether they need a value. spellings: former ones that still act.
 
     check: raises ConfigError. check_first: so does this one, before --version is answered. about, example, epilog: texts of --help before
-    and after the flags. drop_in: replaces a Go program, with its manifests and exit codes. unused: begins the names of the table's flags
-    that it has no use for.
+    and after the flags. drop_in: replaces a Go program, with its manifests and exit codes. unused: beginnings of the names of the
+    table's flags that it has no use for.
     """
 
     table: type[F]
@@ -123,7 +123,7 @@ class Command(Generic[F]):
     about: str = ""
     example: str = ""
     drop_in: bool = False
-    unused: str = ""
+    unused: tuple[str, ...] = ()
 
     @property
     def gates(self) -> Mapping[str, Gate]:

@@ -36,6 +36,8 @@ LOOK_S: Final = 0.05
 PROC: Final = Path("/proc")
 _SUBCOMMANDS: Final = frozenset({"attacher", "provisioner", "resizer", "snapshotter", "controller", "attachdetach", "binder"})
 _PROGRAMS: Final = frozenset({"csi-attacher", "csi-provisioner", "csi-resizer", "csi-snapshotter", "snapshot-controller"})
+_WITHOUT: Final = "node-agent"
+"""Keeps no record, though it catches the signal."""
 _DIR_FLAG: Final = "flight-recorder-dir="
 
 
@@ -70,6 +72,8 @@ async def _record(words: Sequence[str], flags: RecordFlags) -> int:
     if len(words) > 1 or not all(word.isdecimal() for word in words):
         raise UsageError("name one process by its id, or none: mooring record [PID]")
     pid = int(words[0]) if words else _the_only_one()
+    if ("mooring", _WITHOUT) in _pairs(_words(pid)):
+        raise NoRecord(f"process {pid} is mooring {_WITHOUT}, which keeps no flight record: what it does on its node can't be replayed")
     folder = Path(flags.folder or _folder_of(pid))
     before = set(_files(folder, pid))
     if not _hears(pid):
@@ -109,10 +113,18 @@ def _the_only_one() -> int:
 
 
 def _is_ours(words: Sequence[str]) -> bool:
-    names = [Path(word).name for word in words[:4]]
-    return bool(_PROGRAMS.intersection(names)) or any(
-        one == "mooring" and other in _SUBCOMMANDS | _PROGRAMS for one, other in itertools.pairwise(names)
+    return bool(_PROGRAMS.intersection(_names(words))) or any(
+        one == "mooring" and other in _SUBCOMMANDS | _PROGRAMS for one, other in _pairs(words)
     )
+
+
+def _names(words: Sequence[str]) -> list[str]:
+    return [Path(word).name for word in words[:4]]
+
+
+def _pairs(words: Sequence[str]) -> list[tuple[str, str]]:
+    """A command and the word after it."""
+    return list(itertools.pairwise(_names(words)))
 
 
 def _words(pid: int) -> list[str]:

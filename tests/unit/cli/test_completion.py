@@ -54,6 +54,8 @@ def test_the_shell_reads_its_script(shell: str, capsys: pytest.CaptureFixture[st
         (["driver", "run", "--kubelet"], ["--kubelet-registration-path"]),
         (["orphans", "--o", ""], ["table", "json"]),
         (["completion", "f"], ["fish"]),
+        (["node-agent", "--l"], ["--logging-format"]),
+        (["node-agent", "--f"], ["--feature-gates"]),
     ],
 )
 def test_bash_completes(words: list[str], expected: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

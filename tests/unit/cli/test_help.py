@@ -232,3 +232,17 @@ def test_a_node_agent_has_no_flags_of_an_election(capsys: pytest.CaptureFixture[
     code, _, err = answer(capsys, "node-agent", "--leader-election-namespace=default")
     assert 0 != code
     assert "leader-election-namespace: a node has one agent, which needs no election; remove the flag" in err
+
+
+@pytest.mark.parametrize("word", ["--flight-recorder", "--flight-recorder-dir=/tmp", "--flight-recorder-bytes=9000000"])
+def test_a_node_agent_has_no_flags_of_a_recorder(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "flight" not in answer(capsys, "node-agent", "--help")[1].lower()
+    code, _, err = answer(capsys, "node-agent", word)
+    assert 0 != code
+    assert f"{word.strip('-').split('=')[0]}: a node agent keeps no flight record; remove the flag" in err
+
+
+def test_a_node_agent_takes_the_word_that_turns_the_recorder_off(capsys: pytest.CaptureFixture[str]) -> None:
+    """A manifest may say it: there was one."""
+    err = answer(capsys, "node-agent", "--flight-recorder=false", "--kubeconfig=/nowhere")[2]
+    assert ("/nowhere" in err, "flight" in err) == (True, False), err
