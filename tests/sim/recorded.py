@@ -13,7 +13,8 @@ from unittest import mock
 import pytest
 
 from mooring.control.events import EventRecorder
-from mooring.control.flight.ports import RecordedClock, RecordedDriver
+from mooring.control.flight.driver import RecordedDriver
+from mooring.control.flight.ports import RecordedClock
 from mooring.control.flight.recorder import Recorder
 from mooring.control.flight.work import OrderedWork, recorded
 from mooring.control.flight.writing import frozen

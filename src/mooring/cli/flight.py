@@ -94,14 +94,17 @@ class FlightRecorder(Generic[F]):
         return LeasedWorks((own,), works.beside)
 
     def _made(self, make: Make, runtime: Runtime, driver: Driver | None) -> tuple[Recorder, LeasedWorks]:
-        from mooring.control.flight.ports import RecordedDriver
         from mooring.control.flight.recorder import Recorder
         from mooring.control.flight.work import recorded
 
         flags = self._setup.flags
         recorder = Recorder(runtime.clock, flags.flight_recorder_bytes, flags.flight_recorder_stuck_s, self._troubled)
+        if driver is not None:
+            from mooring.control.flight.driver import RecordedDriver  # needs protobuf
+
+            driver = RecordedDriver(driver, recorder)
         with ordered(recorder):
-            return recorder, make(recorded(runtime, recorder), None if driver is None else RecordedDriver(driver, recorder))
+            return recorder, make(recorded(runtime, recorder), driver)
 
     # -- files
 

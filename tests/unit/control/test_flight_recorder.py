@@ -24,8 +24,9 @@ from mooring.cluster.attachdetach.reasons import Wanted
 from mooring.control.caches import Caches
 from mooring.control.controller import Controller
 from mooring.control.decision import Decision
+from mooring.control.flight.driver import RecordedDriver
 from mooring.control.flight.entries import error_of, fault_of
-from mooring.control.flight.ports import RecordedCluster, RecordedDriver
+from mooring.control.flight.ports import RecordedCluster
 from mooring.control.flight.recorder import Recorder
 from mooring.control.flight.shown import shown
 from mooring.control.flight.work import OrderedWork, recorded

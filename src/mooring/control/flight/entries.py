@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import base64
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from google.protobuf.message import Message
 
 from mooring.csi.errors import DriverError
-from mooring.csi.redact import redacted
 from mooring.kube import errors
 from mooring.kube.cluster import Patch, Request, Selection
 from mooring.kube.errors import ApiError
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
 
 FORMAT: Final = 1
 """Of the file. A reader refuses what it does not know."""
@@ -158,11 +159,6 @@ def asked_of(request: Request) -> Asked:
 def selection_of(selection: Selection) -> tuple[str, str, str]:
     """With "*" for all namespaces."""
     return ("*" if selection.namespace is None else selection.namespace, selection.label_selector, selection.field_selector)
-
-
-def called_of(attribute: str, request: Message) -> Asked:
-    """request: without its secrets."""
-    return Asked("call", attribute, body=redacted(request))
 
 
 def fault_of(error: ApiError | DriverError) -> Fault:

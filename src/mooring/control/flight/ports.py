@@ -1,4 +1,4 @@
-"""The ports of a program with a recorder beside them: the API server, the driver, time, and chance."""
+"""The ports of a program with a recorder beside them: the API server, time, and chance. The driver stands apart: `driver.py`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ from mooring.base.clock import Clock, Instant
 from mooring.base.randomness import Random
 from mooring.control.flight.recorder import Recorder
 from mooring.control.order import ORDER
-from mooring.csi.driver import A, Call, Driver, Q, Rpc
-from mooring.csi.errors import DriverError
-from mooring.csi.redact import without_secrets
 from mooring.kube.cluster import EVERYTHING, Cluster, Request, Selection, Verb, WatchEvent
 from mooring.kube.errors import ApiError
 
@@ -58,25 +55,6 @@ class RecordedCluster(Cluster):
             recorder.left(request)
             raise
         recorder.ended(number, None)
-
-
-class RecordedDriver(Driver):
-    def __init__(self, driver: Driver, recorder: Recorder) -> None:
-        self._driver, self._recorder = driver, recorder
-
-    async def invoke(self, rpc: Rpc[Q, A], request: Q, call: Call) -> A:
-        recorder = self._recorder
-        number = recorder.asks(rpc.attribute)
-        try:
-            answer = await self._driver.invoke(rpc, request, call)
-        except DriverError as error:
-            recorder.called(number, rpc.attribute, without_secrets(request), None, error)
-            raise
-        except BaseException:
-            recorder.gave_up(number)
-            raise
-        recorder.called(number, rpc.attribute, without_secrets(request), without_secrets(answer), None)
-        return answer
 
 
 class RecordedClock:

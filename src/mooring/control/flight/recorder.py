@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from array import array
 from collections.abc import Callable, Collection, Hashable, Iterable
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
-from google.protobuf.message import Message
 
 from mooring.api.meta import Kind
 from mooring.base.clock import Clock
@@ -19,6 +18,9 @@ from mooring.control.flight.stripping import gives_token, holds_secrets, strippe
 from mooring.control.order import Names
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Page, Request, Selection, Verb, WatchEvent
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
 
 K = TypeVar("K", bound=Hashable)
 
@@ -64,6 +66,8 @@ class Recorder:
         self._own: list[tuple[tuple[Kind[Any], Selection], Callable[[], Iterable[Any]]]] = []
         self.watches: dict[int, Request] = {}  # by number, the newest
         self._hidden: set[int] = set()  # watches of Secrets
+        self.redacted: Callable[[Message], str] = str
+        """A message as text, to be set by what needs protobuf anyway."""
         self._is_on = True
 
     def stop(self) -> None:
@@ -164,7 +168,9 @@ class Recorder:
         """request, answer: without secrets; nobody changes them any more."""
         del self.in_flight[number]
         size = MESSAGE_BYTES * request.ByteSize() + (0 if answer is None else MESSAGE_BYTES * answer.ByteSize())
-        self._note((entries.CALL, self._time(), _task().get_name(), len(self.reads), attribute, request, answer, error), size)
+        self._note(
+            (entries.CALL, self._time(), _task().get_name(), len(self.reads), attribute, request, answer, error, self.redacted), size
+        )
 
     def drew(self, method: str, value: object) -> None:
         self._note((entries.DREW, self._time(), _who(), len(self.reads), method, value), 0)
