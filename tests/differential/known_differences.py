@@ -44,6 +44,14 @@ class Seen:
         ours, theirs = ({*value.get("causes", ())} if isinstance(value, dict) else set() for value in values)
         return ours < theirs and all(why in text for _, _, text in theirs - ours)
 
+    def only_theirs_is_null(self) -> bool:
+        """What ours names as required has a null in the real one's view, and nothing else differs in the causes."""
+        values = (answer["value"] if isinstance(answer["value"], dict) else {} for answer in (self.ours, self.theirs))
+        ours, theirs = ({*value.get("causes", ())} for value in values)
+        lacking = {field for reason, field, _ in ours - theirs if reason == "FieldValueRequired"}
+        null = {field for reason, field, text in theirs - ours if reason == "FieldValueTypeInvalid" and text.endswith('"null"')}
+        return bool(lacking) and lacking == null and len(ours - theirs) == len(theirs - ours) == len(null)
+
     def conflicts_in(self, part: str) -> bool:
         """The real one names conflicts, all of them below this field."""
         causes = (self.theirs["value"] or {}).get("causes") or ()
@@ -99,7 +107,10 @@ KNOWN: Final = (
     Known(
         "nulls in an apply",
         "in an apply to a custom kind, a null means what it means in a creation: the field is absent",
-        lambda seen: seen.codes[0] in (200, 201) and seen.codes[1] == 422 and seen.says_any("FieldValueTypeInvalid"),
+        lambda seen: (
+            (seen.codes[0] in (200, 201) and seen.codes[1] == 422 and seen.says_any("FieldValueTypeInvalid"))
+            or (seen.step.content_type == APPLY_PATCH and seen.only_theirs_is_null())
+        ),
         ends=True,
     ),
     Known(
