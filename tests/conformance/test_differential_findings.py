@@ -1212,3 +1212,17 @@ def test_a_creation_may_say_the_quality_of_a_pod(api: Rest, name: str, said: str
     status = {"phase": "Running", "qosClass": said}
     answer = api.post(PODS, {**a_pod(name), "status": status}).ok(201)
     assert {"phase": "Pending", "qosClass": stored} == answer["status"]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "agrees"), [("/spec/replicas", 1, True), ("/spec/replicas", 1.0, False), ("/spec", {"replicas": 1.0}, False)]
+)
+def test_a_number_of_a_test_is_compared_as_it_is_written(api: Rest, name: str, path: str, value: Any, agrees: bool) -> None:
+    sets, stored = "/apis/apps/v1/namespaces/default/statefulsets", a_workload("StatefulSet", name, replicas=1)
+    spec = api.post(sets, stored).ok(201)["spec"]
+    wanted = {**spec, **value} if path == "/spec" else value
+    answer = api.patch(f"{sets}/{name}", [{"op": "test", "path": path, "value": wanted}], JSON_PATCH)
+    if agrees:
+        answer.ok()
+    else:
+        answer.refused(422, "Invalid", says="the server rejected our request due to an error in our request")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from mooring.inspect.objects import NotThere
 from mooring.inspect.renewals import LeaseSight
 from tests.support.builders import a_lease, a_ready_node
 from tests.support.virtual_loop import in_virtual_time
+from tests.support.waiting import eventually
 from tests.unit.inspect.test_fence import OUT, FenceWorld, a_world
 
 FOREIGN = {"key": OUT, "value": "nodeshutdown", "effect": "NoExecute"}
@@ -119,19 +121,17 @@ asyncio.run(main())
 """
 
 
-async def test_one_ctrl_c_at_the_question_ends_the_command():
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", ASKS, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL)
-    assert process.stdout is not None
-    try:
-        assert b"asked\n" == await process.stdout.readline()
-        await asyncio.sleep(0.3)  # until it reads
-        process.send_signal(signal.SIGINT)
-        assert -signal.SIGINT == await asyncio.wait_for(process.wait(), 10)
-    finally:
-        if process.returncode is None:
+def test_one_ctrl_c_at_the_question_ends_the_command():
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", ASKS], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        try:
+            assert b"asked\n" == process.stdout.readline()
+            eventually(lambda: "pipe" in Path(f"/proc/{process.pid}/wchan").read_text(), 30, "it reads")
+            process.send_signal(signal.SIGINT)
+            assert -signal.SIGINT == process.wait(10)
+        finally:
             process.kill()
-            await process.wait()
 
 
 def test_nobody_types_at_a_closed_stdin():

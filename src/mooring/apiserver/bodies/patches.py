@@ -301,5 +301,14 @@ def _test(root: Any, path: list[str], wanted: Any) -> None:
     found = _member(_parent(root, path), path[-1])
     if found is _NOTHING:
         found = None
-    if not equal_json(found, wanted):
+    if not equal_json(found, wanted) or not _equally_written(found, wanted):
         raise PatchFailed(f"test failed at {path[-1]!r}")
+
+
+def _equally_written(left: Any, right: Any) -> bool:
+    """False where equal values differ in the way that a number is written: kube-apiserver compares its text, so 1.0 is not 1 there."""
+    if isinstance(left, dict):
+        return all(_equally_written(inner, right[name]) for name, inner in left.items())
+    if isinstance(left, list):
+        return all(map(_equally_written, left, right))
+    return isinstance(left, float) == isinstance(right, float)
