@@ -90,7 +90,7 @@ _GATED: Final = (
     "nodeAllocatableResourceClaimStatuses",
 )
 _OWNS_LOST: Final = (
-    "value.metadata.finalizers: ['kubernetes.io/vac-protection'] / absent",
+    *(f"value.metadata.finalizers: ['kubernetes.io/{kind}-protection'] / absent" for kind in ("pv", "pvc", "vac")),
     "value.spec.taints: [{'effect': 'NoSchedule', 'key': 'node.kubernetes.io/not-ready'}] / absent",
 )
 """The server's own, which the real one forgets with the last field of an apply beside it."""
