@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from mooring.api import names
 from mooring.api.meta import Key
@@ -24,6 +24,8 @@ Json = dict[str, Any]
 _VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 """The same in the order in which the real server tells them."""
+WARNINGS_MAX: Final = 80
+"""Of an answer: clients in Python read none of more than 100 headers. Differs from kube-apiserver, which bounds letters alone."""
 
 
 class OtherObjects(Protocol):
@@ -220,7 +222,7 @@ class Resource:
     validate_status: Callable[[Json, Json], Iterable[FieldCause]] = lambda _new, _old: ()
     fields: Callable[[Json], Mapping[str, str]] = lambda _obj: {}
     field_names: frozenset[str] = frozenset()
-    warnings: Callable[[Json, Json | None], list[str]] = lambda _new, _old: []
+    warnings: Callable[[Json, Json | None], Iterable[str]] = lambda _new, _old: ()
     graceful: bool = False
     actions: tuple[Action, ...] = ()
     answer: Answer | None = None

@@ -8,7 +8,7 @@ from typing import Final
 from mooring.apiserver import api_errors, field_errors, metadata
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.listing import parse_version
-from mooring.apiserver.resource import Json, Resource, Status
+from mooring.apiserver.resource import WARNINGS_MAX, Json, Resource, Status
 from mooring.apiserver.table import Stored
 from mooring.base.randomness import Random
 
@@ -23,8 +23,13 @@ def normalise(obj: Json) -> tuple[str, ...]:
 
 
 def kind_warnings(resource: Resource, obj: Json, old: Json | None = None, subresource: str = "") -> tuple[str, ...]:
-    """The kind's own about a valid object. A status earns none."""
-    return () if subresource == "status" else tuple(resource.warnings(obj, old))
+    """The kind's own about a valid object, as many as an answer has room for. A status earns none."""
+    found: dict[str, None] = {}
+    for text in () if subresource == "status" else resource.warnings(obj, old):
+        found[text] = None
+        if len(found) == WARNINGS_MAX:
+            break
+    return tuple(found)
 
 
 def check_name(meta: Json, name: str) -> None:

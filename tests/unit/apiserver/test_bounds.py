@@ -101,6 +101,40 @@ def test_no_body_holds_up_the_server(row: str) -> None:
         assert time.process_time() - begun < SECONDS_MAX
 
 
+def a_container(**fields: Any) -> dict[str, Any]:
+    return {"name": "c", "image": "example.com/image:1", **fields}
+
+
+def files(count: int) -> list[dict[str, str]]:
+    return [{"key": name, "path": f"f/{name}"} for name in names(count)]
+
+
+PODS: dict[str, dict[str, Any]] = {
+    "files": {"volumes": [{"name": "v", "configMap": {"name": "c", "items": files(12_000)}}]},
+    "ports-alike": {"containers": [a_container(ports=[{"containerPort": 1}] * 12_000)]},
+    "ports-of-addresses": {
+        "containers": [
+            a_container(
+                ports=[
+                    {"containerPort": 1, "hostPort": 1, "hostIP": f"10.{one // 65536}.{one // 256 % 256}.{one % 256}"}
+                    for one in range(9000)
+                ]
+            )
+        ]
+    },
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", PODS)
+def test_no_pod_holds_up_the_server(row: str) -> None:
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [a_container()], **PODS[row]}}
+    begun = time.process_time()
+    reply = Client().ask("POST", "/api/v1/namespaces/default/pods", pod)
+    assert time.process_time() - begun < SECONDS_MAX
+    assert 201 == reply.status, reply.body[:500]
+
+
 @pytest.mark.parametrize("kind", [JSON, YAML, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH, JSON_PATCH])
 def test_a_body_has_so_many_values_at_most(kind: str) -> None:
     metadata = {"name": "one", "labels": dict.fromkeys(names(VALUES_MAX), "")}

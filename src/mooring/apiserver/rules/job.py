@@ -227,11 +227,12 @@ def _validate_status(new: Json, _old: Json) -> Iterator[FieldCause]:
     return podtemplate.validate_counts(new["status"], "status", *_COUNTED)
 
 
-def _warnings(new: Json, old: Json | None) -> list[str]:
-    spec, found = new["spec"], podtemplate.named_warnings(new, old)
-    is_new = old is None or old["metadata"].get("generation") != new["metadata"].get("generation")
+def _warnings(new: Json, old: Json | None) -> Iterator[str]:
+    spec = new["spec"]
     many = spec.get("completions", 0) > jobpolicies.INDEXES_MAX and spec["parallelism"] > jobpolicies.OF_MANY_MAX
-    return [*([_MANY] if is_new and many and spec["completionMode"] == "Indexed" else ()), *found]
+    if many and spec["completionMode"] == "Indexed" and podtemplate.is_changed(new, old):
+        yield _MANY
+    yield from podtemplate.named_warnings(new, old)
 
 
 def _fields(job: Json) -> dict[str, str]:

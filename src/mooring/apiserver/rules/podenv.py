@@ -46,12 +46,15 @@ def validate(container: Json, field: str, volumes: Sequence[Json] = ()) -> Itera
 
 def _validate_files(container: Json, field: str, volumes: Sequence[Json]) -> Iterator[FieldCause]:
     """Files that variables are read from lie in volumes that begin empty."""
+    if not any("fileKeyRef" in (variable.get("valueFrom") or {}) for variable in container.get("env") or []):
+        return
+    by_name = {volume["name"]: volume for volume in volumes}
     for number, variable in enumerate(container.get("env") or []):
         source = (variable.get("valueFrom") or {}).get("fileKeyRef")
         if source is None:
             continue
         name, at = source["volumeName"], f"{field}.env[{number}].valueFrom.fileKeyRef.volumeName"
-        volume = next((volume for volume in reversed(volumes) if volume["name"] == name), None)
+        volume = by_name.get(name)
         if volume is None:
             yield field_errors.not_found(at, name)
         elif "emptyDir" not in volume:

@@ -37,8 +37,9 @@ def validate(
     yield from _validate_order(limits, requests, field)
     if any(name.startswith(_HUGE) for name in (*limits, *requests)) and not any(name in (*limits, *requests) for name in _COUNTED):
         yield field_errors.forbidden(field, "HugePages require cpu or memory")
-    known = {claim["name"] for claim in spec.get("resourceClaims") or [] if claim["name"]}
-    yield from _validate_claims(resources.get("claims") or [], f"{field}.claims", known)
+    if resources.get("claims"):
+        known = {claim["name"] for claim in spec.get("resourceClaims") or [] if claim["name"]}
+        yield from _validate_claims(resources["claims"], f"{field}.claims", known)
 
 
 def validate_pod(spec: Json) -> Iterator[FieldCause]:
@@ -80,14 +81,12 @@ def aggregated(spec: Json, part: str) -> dict[str, Quantity]:
     for container in spec.get("containers") or []:
         _add(total, container, part)
     for container in spec.get("initContainers") or []:
-        if container.get("restartPolicy") == "Always":
+        goes_on = container.get("restartPolicy") == "Always"
+        now = lasting if goes_on else {name: lasting[name] for name in container["resources"].get(part) or () if name in lasting}
+        _add(now, container, part)
+        _raise_to(at_start, {name: now[name] for name in container["resources"].get(part) or ()})
+        if goes_on:
             _add(total, container, part)
-            _add(lasting, container, part)
-            _raise_to(at_start, lasting)
-        else:
-            now = dict(lasting)
-            _add(now, container, part)
-            _raise_to(at_start, now)
     _raise_to(total, at_start)
     return total
 
@@ -213,18 +212,19 @@ def _validate_order(limits: Json, requests: Json, field: str) -> Iterator[FieldC
 def _validate_claims(claims: Sequence[Json], field: str, known: set[str]) -> Iterator[FieldCause]:
     """Each is of a claim of the pod, and names what no other does: a request of it, or all of it."""
     text = f"must be one of the names in pod.spec.resourceClaims{': ' + ', '.join(sorted(known)) if known else ' which is empty'}"
-    seen: set[tuple[str, str]] = set()
+    seen: dict[str, set[str]] = {}  # requests by claim
     for at, claim in checks.each(claims, field):
         name, request = claim["name"], claim.get("request", "")
         if not name:
             yield field_errors.required(at)
             continue
-        if (name, "") in seen:
+        requests = seen.setdefault(name, set())
+        if "" in requests:
             yield field_errors.duplicate(at, name)
         else:
             yield from checks.named(request, f"{at}.request", names.dns_label) if request else ()
-            if (name, request) in seen or (not request and name in (other for other, _ in seen)):
+            if request in requests or (not request and requests):
                 yield field_errors.duplicate(at, f"{name}/{request}" if request else name)
-            seen.add((name, request))
+            requests.add(request)
         if name not in known:
             yield FieldCause("FieldValueNotFound", at, f"Not found: {field_errors.shown(name)}: {text}")

@@ -79,6 +79,8 @@ def _parts_of_the_host(spec: Json) -> Iterator[str]:
 
 def validate_ephemeral(spec: Json, name: str | None) -> Iterator[FieldCause]:
     """Also where none is allowed: a template's are looked at before they are refused. name: as in `validate`."""
+    if not spec.get("ephemeralContainers"):
+        return
     targets = [container["name"] for part in ("containers", "initContainers") for container in spec.get(part) or []]
     _, volumes = podvolumes.examine(spec, name)
     seen = set(targets)

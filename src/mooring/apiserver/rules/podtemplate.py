@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
@@ -58,7 +59,7 @@ def validate(template: Json) -> Iterator[FieldCause]:
     """As a pod's, each cause below the template."""
     yield from _validate_metadata(template)
     spec = template["spec"]
-    for cause in (*podspec.validate(spec, None), *podspec.validate_ephemeral(spec, None)):
+    for cause in itertools.chain(podspec.validate(spec, None), podspec.validate_ephemeral(spec, None)):
         yield dataclasses.replace(cause, field=f"{FIELD}.{cause.field}")
     if spec.get("ephemeralContainers"):
         yield field_errors.forbidden(f"{FIELD}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template")
@@ -136,18 +137,24 @@ def validate_status(new: Json, old: Json, parts: tuple[str, ...], ready: str) ->
         yield field_errors.invalid("status.collisionCount", count or 0, "cannot be decremented")
 
 
-def warnings(new: Json, old: Json | None) -> list[str]:
+def is_changed(new: Json, old: Json | None) -> bool:
+    """True for a new object, and for one whose generation has changed."""
+    return old is None or old["metadata"].get("generation") != new["metadata"].get("generation")
+
+
+def warnings(new: Json, old: Json | None) -> Iterator[str]:
     """Those of the template, where the generation has changed. Those of volumes name no field."""
-    if old is not None and old["metadata"].get("generation") == new["metadata"].get("generation"):
-        return []
-    template = new["spec"]["template"]
-    found = podwarnings.of_pods(template["metadata"], template["spec"], f"{FIELD}.")
-    return [text if text.startswith("volume ") else f"{FIELD}.{text}" for text in found]
+    if is_changed(new, old):
+        template = new["spec"]["template"]
+        for text in podwarnings.of_pods(template["metadata"], template["spec"], f"{FIELD}."):
+            yield text if text.startswith("volume ") else f"{FIELD}.{text}"
 
 
-def named_warnings(new: Json, old: Json | None) -> list[str]:
+def named_warnings(new: Json, old: Json | None) -> Iterator[str]:
     """Also those of a new object's name, which its pods take up."""
-    return [*(podwarnings.names_warnings(new["metadata"], "Pod names and hostnames") if old is None else ()), *warnings(new, old)]
+    if old is None:
+        yield from podwarnings.names_warnings(new["metadata"], "Pod names and hostnames")
+    yield from warnings(new, old)
 
 
 # -- the scale

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final
 
@@ -29,10 +30,10 @@ _IN_HOSTNAME: Final = "the Pod's hostname"
 _NULL_SELECTOR: Final = "a null labelSelector results in matching no pod"
 
 
-def warnings(pod: Json, old: Json | None) -> list[str]:
-    if old is not None:
-        return []
-    return [*names_warnings(pod["metadata"], _IN_HOSTNAME), *of_pods(pod["metadata"], pod["spec"])]
+def warnings(pod: Json, old: Json | None) -> Iterator[str]:
+    if old is None:
+        yield from names_warnings(pod["metadata"], _IN_HOSTNAME)
+        yield from of_pods(pod["metadata"], pod["spec"])
 
 
 def names_warnings(meta: Json, where: str) -> list[str]:
@@ -42,18 +43,20 @@ def names_warnings(meta: Json, where: str) -> list[str]:
     return [f"{message}: [{' '.join(wrong)}]"] if meta.get("name") and wrong else []
 
 
-def of_pods(meta: Json, spec: Json, root: str = "") -> list[str]:
-    """Also of those that a template makes. root: of that, for fields that a warning mentions."""
-    return [
-        *_of_metadata(meta),
-        *([_NEGATIVE] if spec["terminationGracePeriodSeconds"] < 0 else ()),
-        *_of_placement(spec),
-        *_of_lists(spec),
-        *(text for number, volume in enumerate(spec.get("volumes") or []) for text in _of_volume(volume, f"spec.volumes[{number}]")),
-        *_of_paths(spec.get("volumes") or []),
-        *_of_amounts({"overhead": spec.get("overhead")}, "spec"),
-        *_of_containers(spec, root),
-    ]
+def of_pods(meta: Json, spec: Json, root: str = "") -> Iterator[str]:
+    """Also of those that a template makes. root: of that, for fields that a warning mentions. One by one: ports and files that stand in
+    one another's way are told in pairs.
+    """
+    yield from _of_metadata(meta)
+    if spec["terminationGracePeriodSeconds"] < 0:
+        yield _NEGATIVE
+    yield from _of_placement(spec)
+    yield from _of_lists(spec)
+    for field, volume in checks.each(spec.get("volumes"), "spec.volumes"):
+        yield from _of_volume(volume, field)
+    yield from _of_paths(spec.get("volumes") or [])
+    yield from _of_amounts({"overhead": spec.get("overhead")}, "spec")
+    yield from _of_containers(spec, root)
 
 
 def _of_metadata(meta: Json) -> Iterator[str]:
@@ -117,12 +120,14 @@ def _of_volume(volume: Json, field: str) -> Iterator[str]:
 
 _Path = tuple[str, str]
 """Of a file, and where it comes from."""
+_FILES: Final = (("configMap", 'ConfigMap "{}"'), ("secret", 'Secret "{}"'), ("downwardAPI", "DownwardAPI"))
+"""Sources of files, and what they are called."""
 
 
 def _of_paths(volumes: list[Json]) -> Iterator[str]:
     """Files of a volume that stand in one another's way."""
     for volume in volumes:
-        for source, called in (("configMap", 'ConfigMap "{}"'), ("secret", 'Secret "{}"'), ("downwardAPI", "DownwardAPI")):
+        for source, called in _FILES:
             content = volume.get(source) or {}
             name = content.get("secretName" if source == "secret" else "name", "")
             given: list[_Path] = [(item["path"], "") for item in content.get("items") or ()]
@@ -135,20 +140,43 @@ def _of_paths(volumes: list[Json]) -> Iterator[str]:
 
 def _paths_of(source: Json) -> list[_Path]:
     """Of the first that names some."""
-    for part, called in (("configMap", 'ConfigMap "{}"'), ("secret", 'Secret "{}"'), ("downwardAPI", "DownwardAPI")):
+    for part, called in _FILES:
         content = source.get(part) or {}
         if content.get("items"):
             return [(item["path"], called.format(content.get("name", ""))) for item in content["items"]]
     return [(source["serviceAccountToken"]["path"], "ServiceAccountToken")] if "serviceAccountToken" in source else []
 
 
+_ORDER: Final = {0: "\1\1", 1: "\1\2", ord("/"): "\0"}
+"""Puts a folder's files right behind it, before its neighbours: nothing sorts before a slash."""
+
+
 def _overlapping(given: list[_Path], volume: str) -> Iterator[str]:
-    earlier: list[_Path] = []
-    for path, source in ((path.rstrip("/"), source) for path, source in given):
-        for other, its_source in earlier:
-            if path and other and (f"{other}/".startswith(f"{path}/") or f"{path}/".startswith(f"{other}/")):
-                yield f"{volume}: overlapping paths: {_told(path, source)} with {_told(other, its_source)}"
-        earlier.append((path, source))
+    paths = [path.rstrip("/") for path, _ in given]
+    for number, earlier in _overlaps(paths):
+        told, other = ((paths[place], given[place][1]) for place in (number, earlier))
+        yield f"{volume}: overlapping paths: {_told(*told)} with {_told(*other)}"
+
+
+def _overlaps(paths: list[str]) -> Iterator[tuple[int, int]]:
+    """The numbers of two that are the same file, or of which one is above the other: the later and the earlier, in this order."""
+    keys = {number: f"{path}/".translate(_ORDER) for number, path in enumerate(paths) if path}
+    ordered = sorted(keys, key=keys.__getitem__)
+    above: dict[int, int | None] = {}
+    folders: list[int] = []
+    for number in ordered:
+        while folders and not keys[number].startswith(keys[folders[-1]]):
+            folders.pop()
+        above[number] = folders[-1] if folders else None
+        folders.append(number)
+    starts = [keys[number] for number in ordered]
+    for number, key in keys.items():
+        met = set(ordered[bisect_left(starts, key) : bisect_left(starts, f"{key[:-1]}\1")])  # the same, and all below
+        other = above[number]
+        while other is not None:
+            met.add(other)
+            other = above[other]
+        yield from ((number, earlier) for earlier in sorted(met) if earlier < number)
 
 
 def _told(path: str, source: str) -> str:
@@ -156,16 +184,16 @@ def _told(path: str, source: str) -> str:
 
 
 def _of_containers(spec: Json, root: str) -> Iterator[str]:
-    ports: dict[tuple[int, str], list[tuple[str, Json]]] = {}
+    ports: dict[tuple[int, str], _Ports] = {}
     named: dict[str, str] = {}
     for part in ("initContainers", "containers", "ephemeralContainers"):
         for field, container in checks.each(spec.get(part), f"spec.{part}"):
             yield from _of_amounts(container["resources"], f"{field}.resources")
             yield from _of_variables(container, field)
             for at, port in checks.each(container.get("ports"), f"{field}.ports"):
-                earlier = ports.setdefault((port["containerPort"], port["protocol"]), [])
+                earlier = ports.setdefault((port["containerPort"], port["protocol"]), _Ports())
                 yield from _of_port(port, at, earlier)
-                earlier.append((f"{root}{at}", port))
+                earlier.add(port, f"{root}{at}")
                 name = port.get("name", "")
                 first = named.setdefault(name, f"{root}{at}")
                 if name and first != f"{root}{at}":
@@ -190,15 +218,43 @@ def _of_variables(container: Json, field: str) -> Iterator[str]:
         seen.add(name)
 
 
-def _of_port(port: Json, field: str, earlier: list[tuple[str, Json]]) -> Iterator[str]:
-    address, number = port.get("hostIP", ""), port.get("hostPort", 0)
-    for other_field, other in earlier:
-        its_address, its_number = other.get("hostIP", ""), other.get("hostPort", 0)
-        if (address, number) == (its_address, its_number):
+_Host = tuple[str, int]
+"""An address of the host, "" for all, and a port of it, 0 for none."""
+
+
+def _host_of(port: Json) -> _Host:
+    return port.get("hostIP", ""), port.get("hostPort", 0)
+
+
+class _Ports:
+    """The ports before, of one number and protocol, in their order."""
+
+    def __init__(self) -> None:
+        self._all: list[tuple[_Host, str]] = []
+        self._places: dict[int, dict[str, list[int]]] = {}  # by the host's port and address
+
+    def add(self, port: Json, field: str) -> None:
+        address, number = host = _host_of(port)
+        self._places.setdefault(number, {}).setdefault(address, []).append(len(self._all))
+        self._all.append((host, field))
+
+    def in_the_way(self, address: str, number: int) -> list[tuple[_Host, str]]:
+        """Those that may be the same port of the host, each with its field."""
+        if not number:
+            return self._all
+        same = self._places.get(number, {})
+        alike = (same.get(one, []) for one in {address, ""}) if address else same.values()
+        return [self._all[place] for place in sorted(place for group in (*self._places.get(0, {}).values(), *alike) for place in group)]
+
+
+def _of_port(port: Json, field: str, earlier: _Ports) -> Iterator[str]:
+    address, number = host = _host_of(port)
+    for other, other_field in earlier.in_the_way(address, number):
+        if host == other:
             yield f"{field}: duplicate port definition with {other_field}"
-        elif not number or not its_number:
+        elif not number or not other[1]:
             yield f"{field}: overlapping port definition with {other_field}"
-        elif number == its_number and bool(address) != bool(its_address):
+        else:
             yield f"{field}: dangerously ambiguous port definition with {other_field}"
     if address and not number:
         inner = f"ContainerPort:{port['containerPort']} Protocol:{port['protocol']} HostIP:{address}"

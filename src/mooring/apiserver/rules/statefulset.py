@@ -132,13 +132,13 @@ def _validate_status(new: Json, old: Json) -> Iterator[FieldCause]:
     return podtemplate.validate_status(new, old, _PARTS, "status.readyReplicas")
 
 
-def _warnings(new: Json, old: Json | None) -> list[str]:
-    found, spec = podtemplate.warnings(new, old), new["spec"]
+def _warnings(new: Json, old: Json | None) -> Iterator[str]:
+    spec = new["spec"]
+    yield from podtemplate.warnings(new, old)
     for field, claim in checks.each(spec.get("volumeClaimTemplates"), "spec.volumeClaimTemplates"):
-        found += claimspec.warnings(claim["spec"], field if old is None else f"{field}.Spec")  # (so the real one says)
+        yield from claimspec.warnings(claim["spec"], field if old is None else f"{field}.Spec")  # (so the real one says)
     if spec["revisionHistoryLimit"] < 0:
-        found.append("spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended")
-    return found
+        yield "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended"
 
 
 STATEFUL_SETS: Final = podtemplate.with_scale(

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from mooring.apiserver.listing import ContinueExpired, ListScope, WatchOptions
-from mooring.apiserver.resource import Resource
+from mooring.apiserver.resource import WARNINGS_MAX, Resource
 from mooring.apiserver.users import OWNER, RequestUser
 from mooring.apiserver.web.rendering import WHOLE, Rendering
 from mooring.kube.errors import NOT_SERVED, ApiError, to_status
@@ -106,8 +106,6 @@ def status_line(status: int, content_type: str) -> str:
 _WARNINGS_MAX: Final = 4096
 _WARNING_MAX: Final = 256
 """Letters of all warnings together, and of each where that is too much."""
-_WARNINGS_COUNT_MAX: Final = 80
-"""Clients in Python read no answer of more than 100 headers. Differs from kube-apiserver, which bounds letters alone."""
 _WITHOUT_BODY: Final = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
 _STATUSES: Final = frozenset(int(status) for status in HTTPStatus)
 
@@ -130,7 +128,7 @@ def rendered(reply: HttpReply, date: str, *, is_last: bool, with_body: bool = Tr
 
 def _bounded(warnings: tuple[str, ...]) -> list[str]:
     """Each once; where they are long together, the first letters of the first ones, as far as they go."""
-    unique, length = list(dict.fromkeys(warnings))[:_WARNINGS_COUNT_MAX], 0
+    unique, length = list(dict.fromkeys(warnings))[:WARNINGS_MAX], 0
     if sum(map(len, unique)) <= _WARNINGS_MAX:
         return unique
     cut = [text[:_WARNING_MAX] for text in unique]
