@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import collections
 import dataclasses
+import statistics
 import sys
 import time
 from collections.abc import Iterable
@@ -26,6 +27,8 @@ from mooring.kube.client.http import HttpCluster
 from mooring.kube.cluster import EventType, WatchEvent
 from tests.support.control_plane import ControlPlane
 from tests.support.real import binary
+
+ATTACHER = str(Path(sys.executable).parent / "csi-attacher")
 
 
 @dataclasses.dataclass
@@ -198,10 +201,30 @@ def table(title: str, runs: dict[str, list[Run]]) -> str:
     return str(made)
 
 
+async def beside_itself(flags: dict[str, tuple[str, ...]], count: int, rounds: int) -> tuple[dict[str, list[Run]], float]:
+    """Rounds of Mooring's attacher with these flags, by their names, in turns on one real API server. The rounds alternate, and so does
+    who begins: the machine's own mood hits all. Also gives the last one's processor time per attach as a share of the first one's.
+    """
+    contenders = [Contender(name, (ATTACHER, *given)) for name, given in flags.items()]
+    runs: dict[str, list[Run]] = {name: [] for name in flags}
+    plane = ControlPlane.start()
+    try:
+        bench = Bench(plane, build_driver(plane.folder))
+        for number in range(rounds):
+            for contender in contenders if number % 2 == 0 else reversed(contenders):
+                run = await bench.round(contender, count, NO_LIMIT, 600)
+                runs[contender.name].append(run)
+                print(f"round {number + 1}, {contender.name}: {run.attach_cpu_ms:.3f} ms per attach", file=sys.stderr)
+    finally:
+        plane.stop()
+    first, *_, last = (statistics.median(run.attach_cpu_ms for run in runs[name]) for name in flags)
+    return runs, last / first
+
+
 async def measure(options: argparse.Namespace) -> str:
     contenders = [
         Contender("Go", (str(binary("csi-attacher")),)),
-        Contender("Mooring", (str(Path(sys.executable).parent / "csi-attacher"),)),
+        Contender("Mooring", (ATTACHER,)),
     ]
     plane = ControlPlane.start(etcd_flags=["--unsafe-no-fsync=false"])
     try:
