@@ -10,41 +10,18 @@ from collections.abc import Iterator
 
 from mooring.api.group_snapshot import VolumeGroupSnapshotContent
 from mooring.api.meta import key_of
-from mooring.api.snapshot_names import is_marked
 from mooring.cluster.snapshots.view import ref_of, snapshot_of
-from mooring.inspect.points import Objection, Point, Proof
+from mooring.inspect.points import Objection, Point
 from mooring.inspect.unstick.facts import Facts
-from mooring.inspect.unstick.liveness import ask_the_driver, sidecar_points
-from mooring.inspect.unstick.snapshots import SNAPSHOTTER, is_restored_from
-from mooring.inspect.unstick.volumes import RETAIN
+from mooring.inspect.unstick.snapshots import is_restored_from, what_was_made
 from mooring.sidecars.snapshotter.kinds import GROUPS
 
 
 def data_of_group(facts: Facts, finalizer: str) -> Iterator[Point]:
-    content, word = facts.obj, facts.word
+    content = facts.obj
     assert isinstance(content, VolumeGroupSnapshotContent)
     yield from _group_is_there(facts, content)
-    is_gone, keeps = word is not None and word.exists is False, content.spec.deletion_policy == RETAIN
-    handle, name = group_handle_of(content), content.metadata.name
-    if not handle and is_marked(content, GROUPS.being_created):
-        text = "the driver was asked for a group of snapshots, and gave no answer: it may be there under a name that nobody knows"
-        yield Objection(text, f"see whether the storage has a group for {name}, and delete it there")
-    elif not handle:
-        yield Proof("the driver was never asked to make anything for it")
-    elif is_gone:
-        yield Proof(f"the driver {facts.driver} has no such group of snapshots any more")
-    elif keeps:
-        yield Proof(f"its deletion policy is Retain: the group {handle} stays on the storage, and no object names it from then on")
-    elif word is not None and word.exists:
-        delete = f"kubectl annotate volumegroupsnapshotcontent {name} {GROUPS.being_deleted}=yes, and csi-snapshotter deletes it"
-        yield Objection(f"the driver {facts.driver} still has the group of snapshots: it would be leaked", delete)
-    else:
-        text = "nobody knows whether the driver still has the group of snapshots: it would be leaked"
-        yield Objection(text, ask_the_driver(facts))
-    if not is_marked(content, GROUPS.being_deleted):
-        yield Proof("no program moves: its group is gone, and nobody has said that its data are to be deleted")
-        return
-    yield from sidecar_points(facts, SNAPSHOTTER, needs_word=not keeps and bool(handle), has_word=is_gone or keeps or not handle)
+    yield from what_was_made(facts, group_handle_of(content), GROUPS, "group", "group of snapshots")
 
 
 def _group_is_there(facts: Facts, content: VolumeGroupSnapshotContent) -> Iterator[Objection]:

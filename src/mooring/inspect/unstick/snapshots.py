@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from mooring.api.core import PersistentVolumeClaim
 from mooring.api.meta import Key, key_of
 from mooring.api.snapshot import VolumeSnapshotContent
-from mooring.api.snapshot_names import BEING_CREATED, SNAPSHOT_KIND, is_group_content, is_marked
+from mooring.api.snapshot_names import SNAPSHOT_KIND, is_group_content, is_marked
 from mooring.cluster.snapshots.decide_deletion import decide_deletion
 from mooring.cluster.snapshots.decide_protection import decide_claim
 from mooring.cluster.snapshots.decision import Release, ReleaseClaim
-from mooring.cluster.snapshots.kinds import SINGLES
 from mooring.cluster.snapshots.view import ref_of, snapshot_of
 from mooring.inspect.points import Objection, Point, Proof
 from mooring.inspect.unstick.facts import Facts
@@ -22,6 +21,7 @@ from mooring.inspect.unstick.liveness import ask_the_driver, sidecar_points, sna
 from mooring.inspect.unstick.volumes import RETAIN
 from mooring.inspect.why.snapshotting import FOREVER_S, view_of
 from mooring.sidecars.provisioner.model.cached import source_of
+from mooring.sidecars.snapshotter.kinds import SINGLES, Row
 
 SNAPSHOTTER = "csi-snapshotter"
 
@@ -63,10 +63,10 @@ def _judged(facts: Facts, goes: bool, because: str, way_out: str) -> Point:
 
 def data_of_content(facts: Facts, finalizer: str) -> Iterator[Point]:
     """Of a content: its snapshot is gone, and so is what the driver made, or it is to stay on the storage."""
-    content, word, scene = facts.obj, facts.word, facts.scene
+    content = facts.obj
     assert isinstance(content, VolumeSnapshotContent)
-    key, name = snapshot_of(content), content.metadata.name
-    snapshot = scene.snapshots.get(key)
+    key = snapshot_of(content)
+    snapshot = facts.scene.snapshots.get(key)
     if snapshot is not None and ref_of(content).uid in ("", snapshot.metadata.uid):
         yield Objection(
             f'its snapshot "{key}" is there', f"kubectl -n {key.namespace} delete volumesnapshot {key.name}, if its data may go"
@@ -77,25 +77,32 @@ def data_of_content(facts: Facts, finalizer: str) -> Iterator[Point]:
         yield Objection(
             "it belongs to a group snapshot, and its data go with the group", f"kubectl -n {key.namespace} get volumegroupsnapshot"
         )
+    yield from what_was_made(facts, handle_of(content), SINGLES, "snapshot", "snapshot")
+
+
+def what_was_made(facts: Facts, handle: str, row: Row, noun: str, what: str) -> Iterator[Point]:
+    """What the driver made for a content is gone, or is to stay on the storage. handle: its name there, "" for unknown. noun, what: in
+    texts, in short and as a whole.
+    """
+    content, word, kind = facts.obj, facts.word, row.kind.name.lower()
     is_gone, keeps = word is not None and word.exists is False, content.spec.deletion_policy == RETAIN
-    handle = handle_of(content)
-    if not handle and is_marked(content, BEING_CREATED):
-        text = "the driver was asked for a snapshot, and gave no answer: it may be there under a name that nobody knows"
-        yield Objection(text, f"see whether the storage has a snapshot for {name}, and delete it there")
+    name = content.metadata.name
+    if not handle and is_marked(content, row.being_created):
+        text = f"the driver was asked for a {what}, and gave no answer: it may be there under a name that nobody knows"
+        yield Objection(text, f"see whether the storage has a {noun} for {name}, and delete it there")
     elif not handle:
         yield Proof("the driver was never asked to make anything for it")
     elif is_gone:
-        yield Proof(f"the driver {facts.driver} has no such snapshot any more")
+        yield Proof(f"the driver {facts.driver} has no such {what} any more")
     elif keeps:
-        yield Proof(f"its deletion policy is Retain: the snapshot {handle} stays on the storage, and no object names it from then on")
+        yield Proof(f"its deletion policy is Retain: the {noun} {handle} stays on the storage, and no object names it from then on")
     elif word is not None and word.exists:
-        text = f"the driver {facts.driver} still has the snapshot: it would be leaked"
-        delete = f"kubectl annotate volumesnapshotcontent {name} {SINGLES.being_deleted}=yes, and csi-snapshotter deletes it"
-        yield Objection(text, delete)
+        delete = f"kubectl annotate {kind} {name} {row.being_deleted}=yes, and csi-snapshotter deletes it"
+        yield Objection(f"the driver {facts.driver} still has the {what}: it would be leaked", delete)
     else:
-        yield Objection("nobody knows whether the driver still has the snapshot: it would be leaked", ask_the_driver(facts))
-    if not is_marked(content, SINGLES.being_deleted):
-        yield Proof("no program moves: its snapshot is gone, and nobody has said that its data are to be deleted")
+        yield Objection(f"nobody knows whether the driver still has the {what}: it would be leaked", ask_the_driver(facts))
+    if not is_marked(content, row.being_deleted):
+        yield Proof(f"no program moves: its {noun} is gone, and nobody has said that its data are to be deleted")
         return
     yield from sidecar_points(facts, SNAPSHOTTER, needs_word=not keeps and bool(handle), has_word=is_gone or keeps or not handle)
 
