@@ -16,12 +16,12 @@ from mooring.control.events import EventRecorder
 from mooring.control.flight.driver import RecordedDriver
 from mooring.control.flight.ports import RecordedClock
 from mooring.control.flight.recorder import Recorder
-from mooring.control.flight.work import OrderedWork, recorded
+from mooring.control.flight.work import RecordedWork, recorded
 from mooring.control.flight.writing import frozen
 from mooring.control.manager import Work
-from mooring.control.order import ordered
+from mooring.control.ordered_work import OrderedWork
 from mooring.control.runtime import Runtime
-from mooring.control.tracing.ports import TracedWork, TracingDriver, on_traced_ports
+from mooring.control.tracing.ports import TracingDriver, on_traced_ports
 from mooring.control.tracing.steps import Tracing
 from mooring.csi.driver import Driver
 from mooring.inspect.replay.course import Replayed, replayed
@@ -77,10 +77,10 @@ class Recordings:
         self.found: list[Recording] = []
         self._spans = spans
 
-    def beside(self, maker: Callable[..., Any], *, has_driver: bool) -> Callable[..., OrderedWork]:
+    def beside(self, maker: Callable[..., Any], *, has_driver: bool) -> Callable[..., RecordedWork]:
         """The maker of a work, which makes a recorder with it."""
 
-        def made(runtime: Runtime, *rest: Any, **more: Any) -> OrderedWork:
+        def made(runtime: Runtime, *rest: Any, **more: Any) -> RecordedWork:
             cluster: Any = runtime.cluster
             mortal = cluster.mortal if hasattr(cluster, "mortal") else cluster._mortal
             recorder = Recorder(runtime.clock, RING_BYTES)
@@ -101,14 +101,12 @@ class Recordings:
                 recording.end()
 
             mortal.killed = killed
-            with ordered(recorder):
-                called = RecordedDriver(rest[0], recorder) if has_driver else rest[0]
-                if self._spans is None:
-                    return OrderedWork(make(recorded(runtime, recorder), called), recorder)
-                tracing = Tracing(self._spans.of(mortal.who), mortal.clock, recorder)
-                ports = on_traced_ports(recorded(runtime, recorder), tracing)
-                driver = TracingDriver(called, tracing, "d") if has_driver else called
-                return OrderedWork(TracedWork(lambda: make(ports, driver), tracing), recorder)
+            called, ports = RecordedDriver(rest[0], recorder) if has_driver else rest[0], recorded(runtime, recorder)
+            if self._spans is None:
+                return RecordedWork(lambda: make(ports, called), recorder)
+            tracing = Tracing(self._spans.of(mortal.who), mortal.clock, recorder)
+            traced, driver = on_traced_ports(ports, tracing), TracingDriver(called, tracing, "d") if has_driver else called
+            return RecordedWork(lambda: OrderedWork(lambda: make(traced, driver), tracing), recorder)
 
         return made
 

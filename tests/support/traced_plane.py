@@ -18,8 +18,9 @@ from mooring.base.ending import Ending
 from mooring.base.randomness import Random
 from mooring.cli.node_agent import traced_client
 from mooring.control.order import ordered
+from mooring.control.ordered_work import OrderedWork
 from mooring.control.runtime import Runtime
-from mooring.control.tracing.ports import TracedWork, TracingDriver, on_traced_ports
+from mooring.control.tracing.ports import TracingDriver, on_traced_ports
 from mooring.control.tracing.steps import Tracing
 from mooring.csi.driver import A, Call, Driver, Q, Rpc
 from mooring.csi.driver_capabilities import capabilities_of
@@ -62,16 +63,16 @@ class FailsOnce(Driver):
         return await self._driver.invoke(rpc, request, call)
 
 
-def with_traces(make: Callable[..., Any], program: str, spans: SpansInMemory) -> Callable[..., TracedWork]:
+def with_traces(make: Callable[..., Any], program: str, spans: SpansInMemory) -> Callable[..., OrderedWork]:
     """The maker of a part, which makes its traces with it."""
 
-    def made(runtime: Runtime, *rest: Any, **more: Any) -> TracedWork:
+    def made(runtime: Runtime, *rest: Any, **more: Any) -> OrderedWork:
         tracing = Tracing(spans.of(program), LoopClock())
         with ordered(tracing):
             called = [TracingDriver(FailsOnce(one), tracing, DRIVER_NAME) if isinstance(one, Driver) else one for one in rest]
             if "sockets" in more:
                 more["sockets"] = AgentSockets(driver=traced_client())
-        return TracedWork(lambda: make(on_traced_ports(runtime, tracing), *called, **more), tracing)
+        return OrderedWork(lambda: make(on_traced_ports(runtime, tracing), *called, **more), tracing)
 
     return made
 

@@ -82,12 +82,11 @@ class FlightRecorder(Generic[F]):
             return make(runtime, driver)
 
         def make_work() -> Work:
-            from mooring.control.flight.work import OrderedWork
+            from mooring.control.flight.work import RecordedWork
 
             recorder, made = first.pop() if first else self._made(make, runtime, driver)
             self._recorder = recorder
-            with ordered(recorder):
-                return OrderedWork(made.works[0].make_work(), recorder)
+            return RecordedWork(made.works[0].make_work, recorder)
 
         leased = works.works[0]
         own = LeasedWork(leased.component, leased.lock_name, make_work, leased.starting, leased.namespace)

@@ -75,10 +75,10 @@ def _spans_of(name: str) -> Spans:
 
 
 def _traced(leased: LeasedWork, tracing: Tracing) -> LeasedWork:
-    from mooring.control.tracing.ports import TracedWork
+    from mooring.control.ordered_work import OrderedWork
 
     make = leased.make_work
-    return LeasedWork(leased.component, leased.lock_name, lambda: TracedWork(make, tracing), leased.starting, leased.namespace)
+    return LeasedWork(leased.component, leased.lock_name, lambda: OrderedWork(make, tracing), leased.starting, leased.namespace)
 
 
 def _tell(loop: asyncio.AbstractEventLoop, done: asyncio.Event) -> None:

@@ -29,7 +29,7 @@ from mooring.control.flight.entries import error_of, fault_of
 from mooring.control.flight.ports import RecordedCluster
 from mooring.control.flight.recorder import Recorder
 from mooring.control.flight.shown import shown
-from mooring.control.flight.work import OrderedWork, recorded
+from mooring.control.flight.work import RecordedWork, recorded
 from mooring.control.flight.writing import frozen
 from mooring.control.locks import KeyLock
 from mooring.control.manager import Manager
@@ -93,7 +93,7 @@ async def test_a_cut_record_begins_with_what_the_caches_held() -> None:
     recorder = Recorder(world.clock, 2**16)
     caches = Caches(recorded(Runtime(world.cluster, world.clock, Random(1), Metrics()), recorder))
     informer = caches.of(VOLUME_ATTACHMENTS)
-    work = OrderedWork(Manager(caches), recorder)
+    work = RecordedWork(lambda: Manager(caches), recorder)
     async with world.running(work.run()):
         await informer.synced()
         for number in range(1000):
@@ -157,7 +157,7 @@ async def test_a_key_that_fails_for_long_is_told(stuck_s: float, expected: int) 
 
     runtime = recorded(Runtime(world.cluster, world.clock, Random(1), Metrics()), recorder)
     controller: Controller[str] = Controller(runtime, "keys", reconcile, workers=2)
-    async with world.running(OrderedWork(Manager(Caches(runtime), controller), recorder).run()):
+    async with world.running(RecordedWork(lambda: Manager(Caches(runtime), controller), recorder).run()):
         controller.add("bad")
         controller.add("good")
         await world.clock.sleep(50.0)

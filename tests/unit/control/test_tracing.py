@@ -22,14 +22,15 @@ from mooring.control.caches import Caches
 from mooring.control.controller import Controller
 from mooring.control.decision import Deciding, Decision, Failed
 from mooring.control.flight.recorder import Recorder
-from mooring.control.flight.work import OrderedWork, recorded
+from mooring.control.flight.work import RecordedWork, recorded
 from mooring.control.manager import Manager
 from mooring.control.order import ORDER, ordered
+from mooring.control.ordered_work import OrderedWork
 from mooring.control.reasons import reason
 from mooring.control.result import Result, Retry, Stale
 from mooring.control.runtime import Runtime
 from mooring.control.tracing.kinship import KNOWN_MAX, Kinship, place_of
-from mooring.control.tracing.ports import TracedWork, TracingDriver, on_traced_ports
+from mooring.control.tracing.ports import TracingDriver, on_traced_ports
 from mooring.control.tracing.spans import trace_id_of
 from mooring.control.tracing.steps import Span, Tracing
 from mooring.csi.driver import Call, Driver, Rpc
@@ -159,7 +160,7 @@ class Scene(ClusterWorld):
             made.append(Controller(runtime, "claims", how(runtime, TracingDriver(self.driver, tracing, "d.csi")), workers=2, label=label))
             return Manager(Caches(runtime), *made)
 
-        async with self.running(TracedWork(make, tracing).run()):
+        async with self.running(OrderedWork(make, tracing).run()):
             yield made[0]
 
     async def still(self) -> None:
@@ -392,7 +393,7 @@ async def test_a_recorder_hears_the_same_beside_traces() -> None:
             else:
                 runtime = recorded(scene.runtime, recorder)
                 controller = Controller(runtime, "claims", how(scene.runtime, scene.driver), workers=2, label="uid")
-                async with scene.running(OrderedWork(Manager(Caches(runtime), controller), recorder).run()):
+                async with scene.running(RecordedWork(lambda: Manager(Caches(runtime), controller), recorder).run()):
                     controller.add(UID)
                     await scene.still()
         notes = [note for segment in recorder.ring.segments() for note in segment.notes if note[0] in ("begun", "decided")]

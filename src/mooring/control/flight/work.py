@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Callable
 
 from mooring.control.flight.ports import RecordedClock, RecordedCluster, RecordedRandom
 from mooring.control.flight.recorder import Recorder
 from mooring.control.manager import Work
-from mooring.control.order import Order, ordered
+from mooring.control.ordered_work import OrderedWork
 from mooring.control.runtime import Runtime
 
 
@@ -22,33 +22,17 @@ def recorded(runtime: Runtime, recorder: Recorder) -> Runtime:
     )
 
 
-class OrderedWork:
-    """A work whose steps an order hears, or directs."""
+class RecordedWork(OrderedWork):
+    """recorder: also hears of the work's end, and of the driver's return."""
 
-    def __init__(self, work: Work, order: Order) -> None:
-        self.work, self.order = work, order
-
-    @property
-    def has_synced(self) -> bool:
-        return self.work.has_synced
-
-    @property
-    def obstacle(self) -> str:
-        return self.work.obstacle
-
-    async def run(self) -> None:
-        """As of the work; the order is that of all its tasks."""
-        with ordered(self.order):
-            await self.work.run()
+    def __init__(self, make: Callable[[], Work], recorder: Recorder) -> None:
+        super().__init__(make, recorder)
+        self._recorder = recorder
 
     async def drain(self, timeout_s: float) -> bool:
-        if isinstance(self.order, Recorder):
-            self.order.drained()
-        return await self.work.drain(timeout_s)
+        self._recorder.drained()
+        return await super().drain(timeout_s)
 
     def driver_returned(self) -> None:
-        """The driver was away and is back; a work without a driver is never told."""
-        work: Any = self.work
-        if isinstance(self.order, Recorder):
-            self.order.returned()
-        work.driver_returned()
+        self._recorder.returned()
+        super().driver_returned()

@@ -8,8 +8,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Final, TypeVar
 
 from mooring.api.meta import Kind
-from mooring.control.manager import Work
-from mooring.control.order import ordered
 from mooring.control.runtime import Runtime
 from mooring.control.tracing.kinship import Place, place_asked
 from mooring.control.tracing.steps import TEXT_MAX, Span, Tracing, Value, object_attributes
@@ -114,33 +112,3 @@ async def traced_call(
 def on_traced_ports(runtime: Runtime, tracing: Tracing) -> Runtime:
     """The same ports, with traces beside the API server."""
     return dataclasses.replace(runtime, cluster=TracingCluster(runtime.cluster, tracing))
-
-
-class TracedWork:
-    """A work whose steps are traced. make: called in the order of the traces, as `run` is."""
-
-    def __init__(self, make: Callable[[], Work], tracing: Tracing) -> None:
-        self._tracing = tracing
-        with ordered(tracing):
-            self._work = make()
-
-    @property
-    def has_synced(self) -> bool:
-        return self._work.has_synced
-
-    @property
-    def obstacle(self) -> str:
-        return self._work.obstacle
-
-    async def run(self) -> None:
-        """As of the work."""
-        with ordered(self._tracing):
-            await self._work.run()
-
-    async def drain(self, timeout_s: float) -> bool:
-        return await self._work.drain(timeout_s)
-
-    def driver_returned(self) -> None:
-        """The driver was away and is back; a work without a driver is never told."""
-        work: Any = self._work
-        work.driver_returned()

@@ -7,9 +7,8 @@ import dataclasses
 from collections.abc import Callable
 
 from mooring.base.metrics import Metrics
-from mooring.control.flight.work import OrderedWork
 from mooring.control.manager import DRAIN_S_MAX, Work
-from mooring.control.order import ordered
+from mooring.control.ordered_work import OrderedWork
 from mooring.control.runtime import Runtime
 from mooring.csi.driver import Driver
 from mooring.inspect.replay.director import Decided, Departure, Director
@@ -66,9 +65,8 @@ class _Course:
         director, header = self._director, self._record.header
         clock, randomness = ReplayClock(director, header.began_s), ReplayRandom(director)
         director.begin(self._record.entries, header.reads)
-        with ordered(director):
-            made = self._make(Runtime(ReplayCluster(director), clock, randomness, Metrics()), ReplayDriver(director))
-        work = OrderedWork(made, director)
+        runtime = Runtime(ReplayCluster(director), clock, randomness, Metrics())
+        work = OrderedWork(lambda: self._make(runtime, ReplayDriver(director)), director)
         departure = ""
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._to_its_end(work), name="replay/work")]
