@@ -17,7 +17,7 @@ from mooring.apiserver import api_errors, field_errors
 from mooring.apiserver.bodies.objects import FieldValidation, UnknownFields, check_bounds, decode_object
 from mooring.apiserver.bodies.strategic import merge_strategic
 from mooring.apiserver.codecs.jsonbody import TOLD_MAX, Huge
-from mooring.apiserver.codecs.scalars import WrongType, equal_json, refuse_huge
+from mooring.apiserver.codecs.scalars import WrongType, equally_written, refuse_huge
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.server_side_apply.apply import kind_of, place_of
 from mooring.kube.cluster import PatchType
@@ -301,14 +301,5 @@ def _test(root: Any, path: list[str], wanted: Any) -> None:
     found = _member(_parent(root, path), path[-1])
     if found is _NOTHING:
         found = None
-    if not equal_json(found, wanted) or not _equally_written(found, wanted):
+    if not equally_written(found, wanted):  # (kube-apiserver compares the text)
         raise PatchFailed(f"test failed at {path[-1]!r}")
-
-
-def _equally_written(left: Any, right: Any) -> bool:
-    """False where equal values differ in the way that a number is written: kube-apiserver compares its text, so 1.0 is not 1 there."""
-    if isinstance(left, dict):
-        return all(_equally_written(inner, right[name]) for name, inner in left.items())
-    if isinstance(left, list):
-        return all(map(_equally_written, left, right))
-    return isinstance(left, float) == isinstance(right, float)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import datetime
+import itertools
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -14,16 +15,21 @@ from mooring.apiserver.codecs.jsonbody import Huge, hugest
 
 def equal_json(left: Any, right: Any) -> bool:
     """True for the same value, whatever the order of members."""
-    return bool(left == right) and _same_types(left, right)
+    return bool(left == right) and _alike(left, right, bool)
 
 
-def _same_types(left: Any, right: Any) -> bool:
-    """Compares the types of values that Python holds for equal."""
+def equally_written(left: Any, right: Any) -> bool:
+    """True for the same value with its numbers in the same form: 1.0 is not 1 here."""
+    return equal_json(left, right) and _alike(left, right, float)
+
+
+def _alike(left: Any, right: Any, kind: type) -> bool:
+    """For equal values: both, or neither, are of this type, which Python holds for equal to others."""
     if isinstance(left, dict):
-        return all(_same_types(inner, right[name]) for name, inner in left.items())
+        return all(_alike(inner, right[name], kind) for name, inner in left.items())
     if isinstance(left, list):
-        return all(map(_same_types, left, right))
-    return isinstance(left, bool) == isinstance(right, bool)
+        return all(map(_alike, left, right, itertools.repeat(kind)))
+    return isinstance(left, kind) == isinstance(right, kind)
 
 
 _TIME: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)

@@ -157,8 +157,8 @@ class Tracing:
         """is_noticed: False where the step may have ended before."""
         if step is None or step.parents is not None:
             return
-        label, is_new = self._labels.get(step.place, ""), self._is_new(step)
-        uids = self.kinship.volumes(place_of(label, step.key))
+        about, is_new = place_of(self._labels.get(step.place, ""), step.key), self._is_new(step)
+        uids = self.kinship.volumes(about)
         if not uids:
             step.parents = {}
             for span, place in step.operations:
@@ -167,7 +167,7 @@ class Tracing:
         if not step.operations and not failure and not is_new:
             step.parents = {}
             return
-        span = self._span_of(step, label, failure)
+        span = self._span_of(step, about, failure)
         last = max((one.ended for one, _ in step.operations), default=step.began)
         span.ended = max(last, self.now()) if is_noticed else last
         step.parents = {uid: self._sink.put(uid, span) for uid in uids}
@@ -186,10 +186,9 @@ class Tracing:
             del self._reasons[next(iter(self._reasons))]
         return True
 
-    def _span_of(self, step: Step, label: str, failure: str) -> Span:
+    def _span_of(self, step: Step, about: Place | str, failure: str) -> Span:
         reason, actions = getattr(step.told, "because", None), getattr(step.told, "actions", ())
-        place = place_of(label, step.key)
-        attributes: dict[str, Value] = {"mooring.controller": step.place, "mooring.object": str(step.key), **object_attributes(place)}
+        attributes: dict[str, Value] = {"mooring.controller": step.place, "mooring.object": str(step.key), **object_attributes(about)}
         if reason is not None:
             attributes["mooring.reason"] = str(reason)[:TEXT_MAX]
         if actions:

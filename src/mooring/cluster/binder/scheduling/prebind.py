@@ -27,13 +27,12 @@ def missing_claims(view: View, plan: AssumedBinding) -> tuple[str, ...]:
 
 
 def _check_others(view: View, plan: AssumedBinding) -> None:
-    """The claims that were bound when the node was chosen. Differs from kube-scheduler, which binds a pod whose claim has been made anew:
-    no node is ever selected for that one then, and the pod waits for ever.
+    """Those that were bound when the node was chosen. Differs from kube-scheduler, which binds a pod whose claim has been made anew: no
+    node is ever selected for that one then, and the pod waits for ever.
     """
-    chosen = {*plan.provision, *(key for _, key in plan.static)}
     for key in plan.claims:
         claim = view.claims.get(key)
-        if key not in chosen and (claim is None or not is_fully_bound(claim)):
+        if claim is None or not is_fully_bound(claim):
             raise PlanFailed(f'PVC "{key.name}" is not bound any more')
 
 
