@@ -24,13 +24,13 @@ PATIENCE: Final = 3
 
 
 class Changing(abc.ABC):
-    """An action that holds what changes after the decision; that is left out of its repr()."""
+    """An action that holds what changes after the decision."""
 
     __slots__ = ()
 
     @abc.abstractmethod
     def kept(self) -> Changing:
-        """The same without that."""
+        """The same without that, or with that as it is now."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Decision(Generic[A]):
     uid: str = ""
 
     def kept(self) -> Decision[Any]:
-        """As it may be kept: what changes later is left out of its actions."""
+        """As it may be kept: what changes later is not in its actions."""
         if not any(isinstance(action, Changing) for action in self.actions):
             return self
         actions: tuple[Any, ...] = tuple(action.kept() if isinstance(action, Changing) else action for action in self.actions)

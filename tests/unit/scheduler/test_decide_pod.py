@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -486,6 +487,14 @@ def test_a_plan_ends_with_its_pod() -> None:
     plans.add(AssumedBinding(POD, "uid-another", "n1", provision=(CLAIM,)))
     assert is_over(decided(*GOES, a_ready_node(), plans=plans))
     assert is_over(decided(plans=plans))
+
+
+def test_a_decision_is_kept_with_its_plan_as_it_was() -> None:
+    decision = decided(*GOES, a_ready_node(), a_claim(), LATER)
+    plan, kept = plan_of(decision), decision.kept()
+    assert plan is not None
+    plan.written = plan.bound = True
+    assert plan_of(kept) == dataclasses.replace(plan, written=False, bound=False)
 
 
 def test_two_pods_of_one_claim_plan_the_same() -> None:

@@ -25,7 +25,7 @@ from mooring.cluster.binder.scheduling.node_filters import exceeds_limits, why_n
 from mooring.cluster.binder.scheduling.prebind import PlanFailed, missing_claims
 from mooring.cluster.binder.scheduling.view import View
 from mooring.cluster.binder.scheduling.volume_filters import VolumeFilters, VolumeVerdict
-from mooring.control.decision import Decision
+from mooring.control.decision import Changing, Decision
 from mooring.control.topics import Topic
 
 TIMED_OUT = "context deadline exceeded"
@@ -37,10 +37,14 @@ class DropPlan:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class WritePlan:
+class WritePlan(Changing):
     """Others count on the plan from now on; its choice of volumes is written."""
 
     plan: AssumedBinding
+
+    def kept(self) -> WritePlan:
+        """With the plan as it is now: it is going to be written, and its pod bound."""
+        return WritePlan(dataclasses.replace(self.plan))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
