@@ -21,7 +21,7 @@ from mooring.cli.flight import options_of_record
 from mooring.cli.process import Machine, Setup
 from mooring.control.flight.entries import FORMAT, OWN, Asked, CachedKind, Header
 from mooring.control.runtime import Runtime
-from mooring.inspect.replay.course import replayed
+from mooring.inspect.replay.course import common_length, replayed
 from mooring.inspect.replay.director import Decided
 from mooring.inspect.replay.free import OwnObjects
 from mooring.inspect.replay.record import Record, parsed
@@ -157,3 +157,19 @@ def test_a_replay_knows_what_the_program_had_asked_before_its_work_began() -> No
         with mock.patch("mooring.sidecars.resizer.controller.Resizer", resizer):
             replay.make_of(header)(runtime, None)  # type: ignore[arg-type]
         assert {"modify": found["classes"], "on_node": found["on_node"]} == seen
+
+
+@pytest.mark.parametrize(
+    ("recorded", "made", "count"),
+    [
+        ("wxyz", "wxyz", 4),
+        ("wxyzn", "nwxyz", 4),  # one that comes last in the record, and first here
+        ("wxyz", "waxbycz", 4),
+        ("wxyz", "zyxw", 1),
+        ("nn", "n", 1),
+        ("", "w", 0),
+        ("w", "", 0),
+    ],
+)
+def test_decisions_are_the_same_where_both_have_them_in_one_order(recorded: str, made: str, count: int) -> None:
+    assert count == common_length(recorded, made)

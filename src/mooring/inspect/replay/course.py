@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 
 from mooring.base.metrics import Metrics
+from mooring.control.flight import entries
 from mooring.control.manager import DRAIN_S_MAX, Work
 from mooring.control.ordered_work import OrderedWork
 from mooring.control.runtime import Runtime
@@ -25,17 +27,13 @@ Make = Callable[[Runtime, Driver], Work]
 class Replayed:
     """decisions: in order. departure: where the replay could not go on as the record has it, "" where it came to its end.
 
-    unanswered: requests and calls that wait at the end.
+    unanswered: requests and calls that wait at the end. same_count: decisions that the record has, too, about each object in this order.
     """
 
     decisions: tuple[Decided, ...]
     departure: str = ""
     unanswered: tuple[str, ...] = ()
-
-    @property
-    def same_count(self) -> int:
-        """Decisions that the record has, too."""
-        return sum(one.shown == one.recorded for one in self.decisions)
+    same_count: int = 0
 
 
 Look = Callable[[Decided, Director | FreeDirector], None]
@@ -82,7 +80,7 @@ class _Course:
             unanswered = tuple(director.unanswered())
             for task in tasks:
                 task.cancel()
-        return Replayed(tuple(self._decisions), departure, unanswered)
+        return Replayed(tuple(self._decisions), departure, unanswered, _same_count(self._record, self._decisions))
 
     async def _to_its_end(self, work: OrderedWork) -> None:
         """The work; an end by an error is what a record may be of."""
@@ -99,6 +97,29 @@ class _Course:
     def _decided(self, decided: Decided) -> None:
         self._decisions.append(decided)
         self._look(decided, self._director)
+
+
+def _same_count(record: Record, decisions: Iterable[Decided]) -> int:
+    told, made = defaultdict[tuple[str, str], list[str]](list), defaultdict[tuple[str, str], list[str]](list)
+    for entry in record.entries:
+        if entry.kind == entries.DECIDED:
+            told[entry.what, entry.key].append(entry.shown)
+    for one in decisions:
+        made[one.controller, one.key].append(one.shown)
+    return sum(common_length(told[about], texts) for about, texts in made.items())
+
+
+def common_length(one: Sequence[str], other: Sequence[str]) -> int:
+    """Of the longest sequence that both have, with others between. (A bit for each place of the other: Hyyrö, 2004.)"""
+    places: dict[str, int] = defaultdict(int)
+    for place, text in enumerate(other):
+        places[text] |= 1 << place
+    whole = (1 << len(other)) - 1
+    free = whole
+    for text in one:
+        met = free & places.get(text, 0)
+        free = ((free + met) | (free - met)) & whole
+    return len(other) - free.bit_count()
 
 
 def _void(_: object) -> None:

@@ -45,7 +45,7 @@ class Waiter:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Decided:
-    """One decision of the replay. number: from 1. recorded: what the record has there; "" where it has none."""
+    """One decision of the replay. number: from 1."""
 
     number: int
     t: float
@@ -53,7 +53,6 @@ class Decided:
     key: str
     because: str
     shown: str
-    recorded: str = ""
 
 
 class Departure(Exception):
@@ -309,7 +308,7 @@ class Director:
         self._observed.remove(found)
         controller, key, text, because = found[1]
         self.decided_count += 1
-        self._on_decision(Decided(self.decided_count, self._loop.now, controller, key, because, text, entry.shown))
+        self._on_decision(Decided(self.decided_count, self._loop.now, controller, key, because, text))
         if (controller, key, text) != (entry.what, entry.key, entry.shown):
             raise Departure(
                 f"decision {self.decided_count}, at {entry.t:.3f} s, is\n  {controller} {key}: {text}\n"

@@ -3,8 +3,7 @@
 The controllers start anew on what the caches held at the cut, and go their own way from there. They get the events at their times, and the
 recorded answer for each request that is the very one of the record. Requests about objects that nobody but the program writes, as the
 provisioner's journal, are answered here, from what the program had of them at the cut. Any other request that the record doesn't hold stays
-without answer: what waits for it stops there. A decision counts as the same where the record has it for this object, too, after those found
-so far.
+without answer: what waits for it stops there.
 """
 
 from __future__ import annotations
@@ -68,7 +67,6 @@ class FreeDirector:
         self._scopes = dict(header.watches)
         self._versions: dict[tuple[str, ...], str] = {}  # the newest that a watch has shown
         self._listed: set[tuple[str, ...]] = set()
-        self._recorded: dict[tuple[str, str], deque[str]] = defaultdict(deque)
         self._own = {(one.resource, one.selection[0]): OwnObjects(one) for one in header.caches if one.version == entries.OWN}
         self.stopped: Exception | None = None
         self.informers: list[Informer[Any]] = []
@@ -81,9 +79,6 @@ class FreeDirector:
 
     def begin(self, record: tuple[Entry, ...], reads: tuple[float, ...]) -> None:
         self._loop.advance(record[0].t if record else 0.0)
-        for entry in record:
-            if entry.kind == entries.DECIDED:
-                self._recorded[entry.what, entry.key].append(entry.shown)
 
     async def run(self, record: tuple[Entry, ...]) -> None:
         """Goes through the record. Raises what on_decision raised, and Departure for a program that runs without end."""
@@ -195,16 +190,11 @@ class FreeDirector:
 
     def decided(self, controller: str, key: Hashable, what: object) -> None:
         """An exception of on_decision ends the replay at the next moment of rest: here it would be the worker's."""
-        text, told = shown(what), self._recorded[controller, shown(key)]
-        recorded = ""
-        if text in told:
-            while recorded != text:
-                recorded = told.popleft()
         self.decided_count += 1
         because = str(getattr(what, "because", ""))
         if self.stopped is None:
             try:
-                self._on_decision(Decided(self.decided_count, self._loop.now, controller, shown(key), because, text, recorded))
+                self._on_decision(Decided(self.decided_count, self._loop.now, controller, shown(key), because, shown(what)))
             except Exception as error:
                 self.stopped = error
 
