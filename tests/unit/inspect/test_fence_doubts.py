@@ -110,8 +110,10 @@ async def test_the_prover_is_asked_again_after_the_answer(tmp_path: Path):
 
 
 ASKS = """
-import asyncio, sys
+import asyncio, signal, sys
 from mooring.cli.people import typed
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # where the tests run in the background it would be ignored
 
 async def main():
     print("asked", flush=True)
