@@ -135,6 +135,23 @@ async def test_without_the_recorder_a_signal_is_only_told(tmp_path: Path) -> Non
         assert [] == [name for name in os.listdir(tmp_path) if name.startswith("mooring-flight-")]
 
 
+async def test_controllers_with_a_lease_each_keep_no_record_and_are_not_asked_for_one(tmp_path: Path) -> None:
+    async with embedded_server(tmp_path) as config:
+        log, election = tmp_path / "log", ("--leader-election", "--leader-election-namespace=default", "--leader-election-lease-each")
+        words = [MOORING, "controller", "--enable=attachdetach,binder", f"--kubeconfig={config}", *election]
+        program = Program(words, log, {**os.environ, "TMPDIR": str(tmp_path)})
+        try:
+            await asyncio.to_thread(eventually, lambda: "Starting" in log.read_text() or None, 30.0, "the work")
+            asked = await asyncio.to_thread(record, str(program.pid))
+            assert (1, True) == (asked.returncode, "--leader-election-lease-each can't be replayed" in asked.stderr)
+            program.send(signal.SIGUSR1)
+            told = await asyncio.to_thread(wait_for_line, log, "There is no flight record")
+            assert "several works with a Lease each have no recorder" in told
+            assert 0 == await asyncio.to_thread(program.stop)
+        finally:
+            program.kill()
+
+
 async def test_a_node_agent_keeps_no_record_and_is_not_asked_for_one(tmp_path: Path) -> None:
     async with embedded_server(tmp_path) as config:
         log = tmp_path / "agent.log"

@@ -22,15 +22,15 @@ from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
 from mooring.sidecars.resizer import names
 from mooring.wire.grpc.codes import Code
-from tests.e2e import resizer_world
-from tests.e2e.flight_records import MOORING, assert_cut, assert_same, written
+from tests.e2e import controller_world, resizer_world
+from tests.e2e.flight_records import MOORING, assert_cut, assert_same, lines_of, written
 from tests.e2e.provisioner_world import Provisioning
 from tests.support.binding import NODE, PVC, Tenant
 from tests.support.builders import a_claim, a_node, a_pod, a_pv
 from tests.support.embedded import EmbeddedServer
 from tests.support.programs import Program
 from tests.support.resizing import EXPAND, MODIFY
-from tests.support.scripted_driver import Fail, Lose
+from tests.support.scripted_driver import PUBLISH, Fail, Lose
 
 pytestmark = pytest.mark.slow
 INFEASIBLE = {"storage": names.CONTROLLER_INFEASIBLE}
@@ -137,12 +137,15 @@ async def test_a_record_of_the_provisioner_that_was_cut_is_replayed(kubeconfig: 
 # -- mooring attachdetach
 
 
-async def attached(kubeconfig: Path, folder: Path, *more: str, count: int = 3) -> Path:
+ALONE = "attachdetach", "--leader-elect=false"
+
+
+async def attached(kubeconfig: Path, folder: Path, *more: str, command: tuple[str, ...] = ALONE, count: int = 3) -> Path:
     """Pods come to nodes and go, and their volumes with them; one attachment fails at first; gives the record."""
     users = HttpCluster(load(str(kubeconfig), {}), clock=LoopClock(), randomness=Random(), user_agent="tests")
     async with asyncio.timeout(90), users:
         world = Tenant(users, look_s=0.02)
-        with commanded("attachdetach", kubeconfig, folder / "log", "--leader-elect=false", *flags(folder, *more)) as program:
+        with commanded(command, kubeconfig, folder / "log", *flags(folder, *more)) as program:
             for number in range(count):
                 await used(world, number)
             return await written(program, folder / "log")
@@ -168,15 +171,15 @@ async def used(world: Tenant, number: int) -> None:
 
 
 @contextmanager
-def commanded(command: str, kubeconfig: Path, log: Path, *more: str) -> Iterator[Program]:
-    program = Program([MOORING, command, f"--kubeconfig={kubeconfig}", *more], log)
+def commanded(command: tuple[str, ...], kubeconfig: Path, log: Path, *more: str) -> Iterator[Program]:
+    program = Program([MOORING, *command, f"--kubeconfig={kubeconfig}", *more], log)
     try:
         yield program
         program.assert_alive()
         assert 0 == program.stop()
         assert "unexpected" not in program.output()
     except BaseException as error:
-        error.add_note(f"-- mooring {command}\n{program.log_tail(60)}")
+        error.add_note(f"-- mooring {' '.join(command)}\n{program.log_tail(60)}")
         raise
     finally:
         program.kill()
@@ -188,3 +191,44 @@ async def test_a_record_of_attachdetach_is_replayed_to_the_same_decisions(kubeco
 
 async def test_a_record_of_attachdetach_that_was_cut_is_replayed(kubeconfig: Path, tmp_path: Path) -> None:
     assert_cut(await attached(kubeconfig, tmp_path, f"--flight-recorder-bytes={2 * CUT}", count=12))
+
+
+# -- mooring controller
+
+EVERYTHING = f"{controller_world.SIDECARS},snapshot-controller,nodehealth,workloads"
+
+
+async def lived(kubeconfig: Path, folder: Path, *more: str, count: int = 2) -> Path:
+    """Volumes from their claims to their ends, with failures, growth, a class and a snapshot, all by one process; gives the record."""
+    async with controller_world.a_world(kubeconfig, folder, full=True) as world:
+        node = await world.make_place()
+        world.backend.script(CREATE, Fail(Code.INTERNAL, "not yet"), Lose())
+        world.backend.script(PUBLISH, Fail(Code.INTERNAL, "not yet"))
+        async with world.controller(kubeconfig, "log", EVERYTHING, *flags(folder, *more)) as program:
+            for number in range(count):
+                pod = f"pod{number}"
+                await world.make_consumer(pod)
+                await world.in_use(pod, node)
+                await world.grown(pod, 2)
+                if not number:
+                    await world.moved_to_class(pod, "gold")
+                    await world.photographed_by_a_user(pod)
+                await world.end_of(pod, node)
+            return await written(program, folder / "log")
+
+
+async def test_a_record_of_all_controllers_in_one_process_is_replayed_to_the_same_decisions(kubeconfig: Path, tmp_path: Path) -> None:
+    path = await lived(kubeconfig, tmp_path)
+    assert_same(path, decisions=40, calls=10)
+    decided = {line["what"] for line in lines_of(path)[1:] if line["kind"] == "decided"}
+    parts = "csi-attacher-va", "claims", "csi-snapshotter-content", "snapshot-controller-snapshot", "attachdetach-volumes", "nodelifecycle"
+    assert {*parts, "claims#2"} <= decided, "each decides"
+    assert 2 == sum("-pvc" in name and name.startswith("csi-") for name in decided), "the resizer, for size and class"
+
+
+async def test_a_record_of_several_controllers_that_was_cut_is_replayed(kubeconfig: Path, tmp_path: Path) -> None:
+    assert_cut(await lived(kubeconfig, tmp_path, f"--flight-recorder-bytes={8 * CUT}", count=8))
+
+
+async def test_a_record_of_one_process_without_a_driver_is_replayed_to_the_same_decisions(kubeconfig: Path, tmp_path: Path) -> None:
+    assert_same(await attached(kubeconfig, tmp_path, command=("controller", "--enable=attachdetach,nodehealth")), decisions=10)

@@ -99,6 +99,7 @@ class Together:
             ask=self._ask,
             check_driver=self._check_driver,
             works=self._works_beside_driver,
+            found={name: one.found for name, one in self._sidecars.items()},
         )
 
     async def _ask(self, cluster: Cluster) -> None:

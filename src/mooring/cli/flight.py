@@ -56,6 +56,7 @@ class FlightRecorder(Generic[F]):
         self._wanted: asyncio.Queue[str] = asyncio.Queue(1)
         self._told_at: float | None = None
         self._count = 0
+        self._why_none = "nothing has been done yet" if self.is_on else "the recorder is off"
 
     @property
     def is_on(self) -> bool:
@@ -79,6 +80,7 @@ class FlightRecorder(Generic[F]):
         first = [self._made(make, runtime, driver)]
         works = first[0][1]
         if len(works.works) != 1:
+            self._why_none = "several works with a Lease each have no recorder"
             return make(runtime, driver)
 
         def make_work() -> Work:
@@ -148,7 +150,7 @@ class FlightRecorder(Generic[F]):
         from mooring.control.flight.writing import frozen
 
         if self._recorder is None:
-            _log.warning("There is no flight record", why="the recorder is off, or nothing has been done yet", wanted=why)
+            _log.warning("There is no flight record", why=self._why_none, wanted=why)
             return None
         info = self._info
         driver = {} if info is None else {name: _plain(value) for name, value in _fields(info)}

@@ -38,6 +38,8 @@ _SUBCOMMANDS: Final = frozenset({"attacher", "provisioner", "resizer", "snapshot
 _PROGRAMS: Final = frozenset({"csi-attacher", "csi-provisioner", "csi-resizer", "csi-snapshotter", "snapshot-controller"})
 _WITHOUT: Final = "node-agent"
 """Keeps no record, though it catches the signal."""
+_EACH: Final = frozenset({"leader-election-lease-each", "leader-election-lease-each=true"})
+"""Of mooring controller; its controllers come and go one by one then, and no record is kept."""
 _DIR_FLAG: Final = "flight-recorder-dir="
 
 
@@ -74,6 +76,8 @@ async def _record(words: Sequence[str], flags: RecordFlags) -> int:
     pid = int(words[0]) if words else _the_only_one()
     if ("mooring", _WITHOUT) in _pairs(_words(pid)):
         raise NoRecord(f"process {pid} is mooring {_WITHOUT}, which keeps no flight record: what it does on its node can't be replayed")
+    if _EACH.intersection(word.lstrip("-") for word in _words(pid)):
+        raise NoRecord(f"process {pid} keeps no flight record: --leader-election-lease-each can't be replayed")
     folder = Path(flags.folder or _folder_of(pid))
     before = set(_files(folder, pid))
     if not _hears(pid):

@@ -25,6 +25,7 @@ from mooring.cli.process import Command, Machine, Setup
 from mooring.cli.tables import ProcessFlags
 
 if TYPE_CHECKING:
+    from mooring.cli.sidecar import Sidecar
     from mooring.control.flight.entries import Header
     from mooring.control.manager import Work
     from mooring.control.runtime import Runtime
@@ -128,18 +129,44 @@ def _sidecar(module: str, table: str, *, with_machine: bool = False) -> Callable
     def make_of(header: Header) -> Make:
         import importlib
 
-        from mooring.cli.sidecar import Context
-        from mooring.csi.capabilities import DriverInfo
-
         program = importlib.import_module(f"mooring.cli.{module}")
         setup = _setup(getattr(program, table), header)
-        sidecar = program.sidecar(setup, machine_of(header)) if with_machine else program.sidecar(setup)
-        sidecar.found.update(header.options.get("found", {}))
-        told: dict[str, Any] = {name: frozenset(one) if isinstance(one, list) else one for name, one in header.driver.items()}
-        info = DriverInfo(**told)
-        return lambda runtime, driver: sidecar.works_of(Context(setup, runtime, driver, info)).works[0].make_work()
+        return _beside_driver(program.sidecar(setup, machine_of(header)) if with_machine else program.sidecar(setup), setup, header)
 
     return make_of
+
+
+def _beside_driver(sidecar: Sidecar[Any], setup: Setup[Any], header: Header) -> Make:
+    from mooring.cli.sidecar import Context
+    from mooring.csi.capabilities import DriverInfo
+
+    _learn(sidecar.found, header.options.get("found", {}))
+    told: dict[str, Any] = {name: frozenset(one) if isinstance(one, list) else one for name, one in header.driver.items()}
+    info = DriverInfo(**told)
+    return lambda runtime, driver: sidecar.works_of(Context(setup, runtime, driver, info)).works[0].make_work()
+
+
+def _learn(found: dict[str, Any], told: Mapping[str, Any]) -> None:
+    """Fills in what a program had learnt; one of several sidecars has a part for each of them, under its name."""
+    for name, one in told.items():
+        if isinstance(found.get(name), dict):
+            _learn(found[name], one)
+        else:
+            found[name] = one
+
+
+def _together(header: Header) -> Make:
+    from mooring.cli.controller import NAME
+    from mooring.cli.controller_flags import ControllerFlags
+    from mooring.cli.controller_parts import Together
+
+    setup = _setup(ControllerFlags, header)
+    if setup.flags.lease_each:
+        raise ConfigError("a record of controllers with --leader-election-lease-each can't be replayed", exit_code=2)
+    together = Together(NAME, setup, machine_of(header))
+    if header.driver:
+        return _beside_driver(together.sidecar(), setup, header)
+    return lambda runtime, _: together.works(runtime).works[0].make_work()
 
 
 def _manager(module: str, table: str) -> Callable[[Header], Make]:
@@ -168,5 +195,6 @@ PROGRAMS: Final[Mapping[str, Callable[[Header], Make]]] = {
     "snapshot-controller": _manager("snapshot_controller", "SnapshotControllerFlags"),
     "mooring-attachdetach": _manager("attachdetach", "AttachDetachFlags"),
     "mooring-binder": _manager("binder", "BinderFlags"),
+    "mooring-controller": _together,
 }
 """By the program's name in the record."""

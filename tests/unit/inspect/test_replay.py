@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import importlib
+import itertools
 import json
 import types
 from pathlib import Path
@@ -17,6 +18,8 @@ from mooring.base.errors import ConfigError
 from mooring.base.flags import parse
 from mooring.cli import mooring as command
 from mooring.cli import replay
+from mooring.cli.controller_flags import setup_of
+from mooring.cli.controller_parts import OneWork
 from mooring.cli.flight import options_of_record
 from mooring.cli.process import Machine, Setup
 from mooring.control.flight.entries import FORMAT, OWN, Asked, CachedKind, Header
@@ -36,7 +39,10 @@ TABLES = {
     "snapshot-controller": ("snapshot_controller", "SnapshotControllerFlags"),
     "mooring-attachdetach": ("attachdetach", "AttachDetachFlags"),
     "mooring-binder": ("binder", "BinderFlags"),
+    "mooring-controller": ("controller", "ControllerFlags"),
 }
+SIDECARS = "attacher,provisioner,resizer,snapshotter"
+NEEDED = {"mooring-controller": (f"--enable={SIDECARS},attachdetach,binder,nodehealth,workloads",)}
 DRIVER = {"name": "a.csi.test", "vendor_version": "1", "plugin": [1], "volume_expansion": [], "controller": [2, 5]}
 
 
@@ -45,10 +51,10 @@ def a_header(program: str, *words: str, **more: Any) -> Header:
     module, table = (
         getattr(importlib.import_module(f"mooring.cli.{TABLES[program][0]}"), name) for name in ("COMMAND", TABLES[program][1])
     )
-    given = parse(table, words)
-    gates = {name: gate.default for name, gate in module.gates.items()}
+    given = parse(table, words or NEEDED.get(program, ()))
+    gates = {name: gate.default for name, gate in module.gates.items()} | getattr(given.flags, "feature_gates", {})
     options = options_of_record(Setup(program, given.flags, given.given, gates), Machine(environ={"NODE_NAME": "n1", "HOME": "/nowhere"}))
-    header = Header(FORMAT, program, "0.1.0", "a test", True, 1_780_000_000.0, options=options, driver=DRIVER, **more)
+    header = Header(FORMAT, program, "0.1.0", "a test", True, 1_780_000_000.0, options=options, **{"driver": DRIVER, **more})
     return msgspec.json.decode(msgspec.json.encode(header), type=Header)
 
 
@@ -66,6 +72,38 @@ def test_every_program_that_can_be_replayed_is_tested() -> None:
 def test_a_program_is_made_again_from_its_record(program: str) -> None:
     found = replayed(Record(a_header(program), ()), replay.make_of(a_header(program)))
     assert ((), "") == (found.decisions, found.departure)
+
+
+def test_several_controllers_without_a_driver_are_made_again() -> None:
+    header = a_header("mooring-controller", "--enable=attachdetach,binder", driver={})
+    made: list[OneWork] = []
+
+    def make(runtime: Runtime, driver: Any) -> OneWork:
+        work = replay.make_of(header)(runtime, driver)
+        assert isinstance(work, OneWork)
+        made.append(work)
+        return work
+
+    assert "" == replayed(Record(header, ()), make).departure
+    assert [{"attachdetach", "binder"}] == [set(one.members) for one in made]
+
+
+def test_several_controllers_with_a_lease_each_can_not_be_replayed() -> None:
+    header = a_header("mooring-controller", "--enable=attachdetach,binder", "--leader-election-lease-each")
+    with pytest.raises(ConfigError, match="--leader-election-lease-each can't be replayed"):
+        replay.make_of(header)
+
+
+def test_each_flag_of_several_controllers_comes_back() -> None:
+    words = "--attacher-timeout=3s", "--resizer-workers=7", "--binder-controllers=scheduler", "--feature-gates=Topology=false"
+    header = a_header("mooring-controller", f"--enable={SIDECARS},binder", *words)
+    with mock.patch("mooring.cli.controller_parts.setup_of", wraps=setup_of) as asked:
+        replayed(Record(header, ()), replay.make_of(header))
+    setups = {call.args[0].name: setup_of(*call.args) for call in asked.call_args_list}
+    assert 3.0 == setups["attacher"].flags.timeout_s
+    assert 7 == setups["resizer"].flags.workers
+    assert ("scheduler",) == setups["binder"].flags.controllers
+    assert setups["provisioner"].gates["Topology"] is False
 
 
 def test_the_flags_come_back_and_those_of_the_surroundings_do_not() -> None:
@@ -150,9 +188,10 @@ def test_a_replay_knows_what_the_program_had_asked_before_its_work_began() -> No
     def resizer(runtime: Runtime, driver: Any, info: Any, options: ResizerOptions, *_: Any, on_node: bool, **more: Any) -> None:
         seen.update(modify=options.modify, on_node=on_node)
 
-    for found in ({"classes": False, "on_node": True}, {"classes": True, "on_node": False}):
-        header = a_header("csi-resizer")
-        header.options["found"] = found
+    founds = {"classes": False, "on_node": True}, {"classes": True, "on_node": False}
+    for found, program in itertools.product(founds, ("csi-resizer", "mooring-controller")):
+        header = a_header(program, *(() if program == "csi-resizer" else ("--enable=resizer",)))
+        header.options["found"] = found if program == "csi-resizer" else {"resizer": found}
         runtime: Any = types.SimpleNamespace(cluster=None, clock=None, randomness=None)
         with mock.patch("mooring.sidecars.resizer.controller.Resizer", resizer):
             replay.make_of(header)(runtime, None)  # type: ignore[arg-type]
