@@ -20,7 +20,7 @@ class FlagKind(Generic[T]):
 
     word: stands for the value in the usage, "" for booleans. read: raises ValueError. hint: what is allowed, shown with the error.
     show: the default as the usage shows it, "" to leave it out. bare: the text meant by the flag alone, None when it needs a value.
-    merge: joins an earlier value with a later one; None lets the last win.
+    merge: joins an earlier value with a later one; None lets the last win. choices: what a shell offers; the command checks the value.
     """
 
     word: str
@@ -29,6 +29,7 @@ class FlagKind(Generic[T]):
     show: Callable[[T], str] = str
     bare: str | None = None
     merge: Callable[[T, T], T] | None = None
+    choices: tuple[str, ...] = ()
 
 
 _BOOLEANS: Final = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True) | dict.fromkeys(
@@ -99,6 +100,8 @@ def _joined(earlier: Mapping[str, T], later: Mapping[str, T]) -> Mapping[str, T]
 
 
 STRING: Final[FlagKind[str]] = FlagKind("string", str, show=lambda value: f'"{value}"' if value else "")
+NAMESPACE: Final = dataclasses.replace(STRING)
+"""The name of a namespace: a shell offers those of the cluster."""
 BOOL: Final[FlagKind[bool]] = FlagKind("", read_bool, "true or false, after =", lambda value: "true" if value else "", bare="true")
 INT: Final[FlagKind[int]] = FlagKind("int", read_int, "a whole number", lambda value: str(value) if value else "")
 UINT: Final[FlagKind[int]] = FlagKind("uint", read_uint, "a whole number, not negative", lambda value: str(value) if value else "")
@@ -113,6 +116,11 @@ PAIRS: Final[FlagKind[Mapping[str, str]]] = FlagKind(
 NAMES: Final[FlagKind[tuple[str, ...]]] = FlagKind(
     "name", lambda text: tuple(text.split(",")), "names, separated by commas", lambda _: "", merge=lambda one, more: (*one, *more)
 )
+
+
+def word_of(*choices: str) -> FlagKind[str]:
+    """One of these words."""
+    return dataclasses.replace(STRING, choices=choices)
 
 
 class GateStage(enum.Enum):

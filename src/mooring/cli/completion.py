@@ -1,16 +1,21 @@
-"""`mooring completion`: the script by which a shell completes commands and flags. Made of the flags' tables, by shtab."""
+"""`mooring completion`: the script by which a shell completes commands, flags and values. Made of the flags' tables, by shtab.
+
+For names of the cluster the script asks `mooring completion namespaces`, with the words of the line, which may name a kubeconfig.
+"""
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from mooring.base.flagkinds import NAMESPACE
 from mooring.base.flags import Flag, Section, UsageError, flags_of
 from mooring.cli.people import check_completion_parts, run_for_people
-from mooring.cli.process import Command
+from mooring.cli.process import Command, Machine
 from mooring.cli.tables import ProcessFlags
 
 SHELLS: Final = ("bash", "zsh", "fish")
@@ -55,16 +60,52 @@ TABLES: Final[Mapping[str, str]] = {
 
 _FILES: Final = frozenset({"csi-address", "kubeconfig"})
 _FOLDERS: Final = frozenset({"flight-recorder-dir", "folder", "root-dir", "state"})
-_VALUES: Final[Mapping[str, tuple[str, ...]]] = {
-    "logging-format": ("text", "json"),
-    "o": ("table", "json"),
-    "output": ("text", "json", "yaml"),
+NAMESPACES: Final = "namespaces"
+"""In place of a shell: prints the names of the cluster's namespaces."""
+ASKS_S_MAX: Final = 3.0
+"""Whoever has pressed the tab key waits for it."""
+
+_ASKED: Final = dict.fromkeys(SHELLS, "_mooring_namespaces") | {"fish": "(_mooring_namespaces)"}
+_FUNCTIONS: Final[Mapping[str, str]] = {
+    "bash": """
+_mooring_namespaces() {
+  compgen -W "$(mooring completion namespaces "${COMP_WORDS[@]:1}" 2>/dev/null)" -- "$1"
 }
+""",
+    "zsh": """
+_mooring_namespaces() {
+  local -a names=(${(f)"$(mooring completion namespaces "${(@)words[2,-1]}" 2>/dev/null)"})
+  compadd "$@" -a names
+}
+""",
+    "fish": """
+function _mooring_namespaces
+  mooring completion namespaces (commandline -opc)[2..] 2>/dev/null
+end
+""",
+}
+_BASH_END: Final = """
+# bash takes --output=json for three words; what completes it wants the value after a blank.
+_mooring() {
+  local word place=0 words=()
+  for word in "${COMP_WORDS[@]:0:COMP_CWORD}"; do [ "$word" = = ] || words+=("$word"); done
+  word="${COMP_WORDS[COMP_CWORD]}"
+  [ "$word" = = ] && word=""
+  place=${#words[@]}
+  local COMP_WORDS=("${words[@]}" "$word") COMP_CWORD=$place
+  _shtab_mooring
+}
+complete -o bashdefault -F _mooring mooring
+"""
+_ZSH_LONG: Final = re.compile(r'^(\s+"--[a-z0-9-]+)(\[.*\]:[^:"]+:)', re.MULTILINE)
+_ZSH_SHORT: Final = re.compile(r'\{(-[a-z]),(--[a-z])\}("\[.*\]:[^:"]+:)')
+"""Flags with a value: zsh completes one behind "=" only where the flag's name says so."""
 _IDLE: Final = (Section.COMPATIBLE, Section.UNAVAILABLE)
 
 COMMAND: Final[Command[ProcessFlags]] = Command(
     ProcessFlags,
-    about="Prints the script by which a SHELL (bash, zsh or fish) completes the commands and flags of mooring.",
+    about="Prints the script by which a SHELL (bash, zsh or fish) completes the commands of mooring, their flags, forms of output, and the "
+    "namespaces of the cluster.",
     example="mooring completion bash",
     epilog="""
 Where shells look for it:
@@ -77,6 +118,8 @@ Where shells look for it:
 
 def run(argv: Sequence[str], prog: str) -> int:
     """argv: the words after `mooring completion`. Gives the exit code."""
+    if argv[:1] == [NAMESPACES]:
+        return _print_namespaces(argv[1:], prog)
     words = [] if not argv or argv[0].startswith("-") else [argv[0]]
     return run_for_people(COMMAND, argv[len(words) :], prog, lambda _: _print(*words))
 
@@ -87,8 +130,45 @@ def _print(shell: str = "") -> int:
     check_completion_parts()
     import shtab  # here, since few installations have it
 
-    sys.stdout.write(shtab.complete(parser(), shell) + "\n")
+    script = shtab.complete(parser(), shell, preamble=_FUNCTIONS[shell])
+    if shell == "bash":
+        script += _BASH_END
+    elif shell == "zsh":
+        script = _ZSH_LONG.sub(r"\1=\2", _ZSH_SHORT.sub(r"{\1=,\2=}\3", script))
+    sys.stdout.write(f"{script}\n")
     return 0
+
+
+def _print_namespaces(words: Sequence[str], prog: str) -> int:
+    """words: of the line that is being completed."""
+    from mooring.cli.people import answer_of
+
+    return run_for_people(COMMAND, (), prog, lambda _: answer_of(_namespaces(_kubeconfig_in(words)), prog, 1))
+
+
+async def _namespaces(kubeconfig: str) -> int:
+    import asyncio
+
+    from mooring.api.core import NAMESPACES as KIND
+    from mooring.base.clock import LoopClock
+    from mooring.cli.clusters import client_for_people
+
+    try:
+        async with asyncio.timeout(ASKS_S_MAX), client_for_people("mooring-completion", kubeconfig, Machine(), clock=LoopClock()) as users:
+            found = await users.list(KIND)
+    except TimeoutError:
+        return 1
+    sys.stdout.write("".join(f"{one.metadata.name}\n" for one in found.items))
+    return 0
+
+
+def _kubeconfig_in(words: Sequence[str]) -> str:
+    """The value of --kubeconfig, "" where the line has none. bash has its "=" as a word."""
+    for place, word in enumerate(words):
+        name, equals, value = word.lstrip("-").partition("=")
+        if word.startswith("-") and name == "kubeconfig":
+            return value if equals else next((one for one in words[place + 1 :] if one != "="), "")
+    return ""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -128,9 +208,12 @@ def _add(made: argparse.ArgumentParser, row: Flag) -> None:
     if row.kind.bare is not None:
         made.add_argument(f"--{row.name}", action="store_true", help=text)
         return
-    action: Any = made.add_argument(f"--{row.name}", metavar=row.kind.word, choices=_VALUES.get(row.name), help=text)
+    names = (f"-{row.name}", f"--{row.name}") if len(row.name) == 1 else (f"--{row.name}",)
+    action: Any = made.add_argument(*names, metavar=row.kind.word, choices=row.kind.choices or None, help=text)
     if row.name in _FILES | _FOLDERS:
         action.complete = shtab.DIRECTORY if row.name in _FOLDERS else shtab.FILE
+    if row.kind is NAMESPACE:
+        action.complete = _ASKED
 
 
 def _escaped(text: str) -> str:

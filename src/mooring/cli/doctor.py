@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, TextIO
 
-from mooring.base.flagkinds import NAMES, STRING
+from mooring.base.flagkinds import NAMES, word_of
 from mooring.base.flags import Parsed, flag
 from mooring.cli.people import answer_of, check_output, run_for_people, width_of
 from mooring.cli.process import Command, Machine
@@ -40,8 +40,8 @@ class DoctorFlags(AsKubectlFlags, ProcessFlags):
     f: tuple[str, ...] = flag(
         "f", NAMES, (), "Files or folders of a release, to judge in place of a cluster, with commas between; - is stdin."
     )
-    output: str = flag("output", STRING, "text", "text, json or yaml.")
-    o: str = flag("o", STRING, "", "The same as --output.")
+    output: str = flag("output", word_of(*OUTPUTS), "text", "text, json or yaml.")
+    o: str = flag("o", word_of(*OUTPUTS), "", "The same as --output.")
 
 
 def _check(parsed: Parsed[DoctorFlags]) -> None:

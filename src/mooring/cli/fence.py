@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TextIO, TypeVar
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, DURATION, STRING
+from mooring.base.flagkinds import BOOL, DURATION, STRING, word_of
 from mooring.base.flags import Parsed, UsageError, flag
 from mooring.base.text import visible
 from mooring.cli.people import answer_of, check_output, run_for_people, typed, width_of, words_and_flags
@@ -48,8 +48,8 @@ look, it refused, or the question was answered with no.
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NodeFlags(AsKubectlFlags, ProcessFlags):
-    output: str = flag("output", STRING, "text", "text, json or yaml.")
-    o: str = flag("o", STRING, "", "The same as --output.")
+    output: str = flag("output", word_of(*OUTPUTS), "text", "text, json or yaml.")
+    o: str = flag("o", word_of(*OUTPUTS), "", "The same as --output.")
     dry_run: bool = flag("dry-run", BOOL, False, "Only show what is proved, and what speaks against it.")
     yes: bool = flag("yes", BOOL, False, "Do not ask.")
 

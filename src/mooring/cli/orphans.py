@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TextIO
 
 from mooring.base.errors import ConfigError, MooringError
-from mooring.base.flagkinds import BOOL, DURATION, STRING
+from mooring.base.flagkinds import BOOL, DURATION, STRING, word_of
 from mooring.base.flags import Parsed, flag
 from mooring.base.text import visible
 from mooring.base.units import format_duration
@@ -47,7 +47,7 @@ answered with no.
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OrphansFlags(AsKubectlFlags, ProcessFlags, AddressFlags):
     timeout_s: float = flag("timeout", DURATION, 60.0, "Timeout of each call to the driver.")
-    output: str = flag("o", STRING, "table", "table or json.")
+    output: str = flag("o", word_of("table", "json"), "table", "table or json.")
     prefix: str = flag(
         "prefix",
         STRING,

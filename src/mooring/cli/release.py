@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, TextIO
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, STRING
+from mooring.base.flagkinds import BOOL, STRING, word_of
 from mooring.base.flags import Parsed, flag
 from mooring.base.text import visible
 from mooring.cli.people import answer_of, run_for_people, typed
@@ -42,7 +42,7 @@ question was answered with no.
 class ReleaseFlags(ProcessFlags):
     kubeconfig: str = flag("kubeconfig", STRING, "", "The cluster. Empty: $KUBECONFIG, or the pod's own.")
     driver: str = flag("driver", STRING, "", "The name of the driver that was removed, as in csi.example.com.")
-    output: str = flag("o", STRING, "table", "table or json.")
+    output: str = flag("o", word_of("table", "json"), "table", "table or json.")
     remove: bool = flag("remove", BOOL, False, "Remove the finalizers, once you have typed the driver's name, and after another look.")
     yes: bool = flag("yes", BOOL, False, "With --remove: do not ask.")
     detached: str = flag(

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import STRING, UINT
+from mooring.base.flagkinds import UINT, word_of
 from mooring.base.flags import Parsed, UsageError, flag
 from mooring.base.text import visible_lines
 from mooring.cli.people import check_output, run_for_people, width_of, words_and_flags
@@ -42,8 +42,8 @@ OUTPUTS: Final = ("text", "json")
 class ReplayFlags(ProcessFlags):
     at: int = flag("at", UINT, 0, "Stop at the decision of this number and show all that was known then.")
     until: int = flag("until", UINT, 0, "Print the decisions up to this number, and stop.")
-    output: str = flag("output", STRING, "text", "text, or json: one line for each decision.")
-    o: str = flag("o", STRING, "", "The same as --output.")
+    output: str = flag("output", word_of(*OUTPUTS), "text", "text, or json: one line for each decision.")
+    o: str = flag("o", word_of(*OUTPUTS), "", "The same as --output.")
 
 
 def _check(parsed: Parsed[ReplayFlags]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, DURATION, FLOAT, GATES, INT, LABELS, STRING, UINT, FlagKind, GateStage
+from mooring.base.flagkinds import BOOL, DURATION, FLOAT, GATES, INT, LABELS, STRING, UINT, FlagKind, GateStage, word_of
 from mooring.base.flags import Section, flag, gate
 from mooring.base.log import parse_vmodule
 
@@ -41,7 +41,7 @@ class ProcessFlags:
     version: bool = flag("version", BOOL, False, "Show version.", Section.LOG)
     v: int = flag("v", INT, 0, "Log level: 2 shows steps, 4 reasons, 5 CSI calls.", Section.LOG)
     vmodule: str = flag("vmodule", _VMODULE, "", "Levels of single files, as in queue=4,lease=2.", Section.LOG)
-    logging_format: str = flag("logging-format", STRING, "text", "text or json.", Section.LOG)
+    logging_format: str = flag("logging-format", word_of("text", "json"), "text", "text or json.", Section.LOG)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
-from mooring.base.flagkinds import DURATION, NAMES, STRING
+from mooring.base.flagkinds import DURATION, NAMES, NAMESPACE, word_of
 from mooring.base.flags import Parsed, flag
 from mooring.cli.objects import object_named
 from mooring.cli.people import answer_of, check_output, run_for_people, width_of, words_and_flags
@@ -33,10 +33,10 @@ OUTPUTS: Final = ("text", "json", "yaml", "html")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TimelineFlags(AsKubectlFlags, ProcessFlags):
-    namespace: str = flag("namespace", STRING, "", "The object's namespace. Empty: the kubeconfig's.")
-    n: str = flag("n", STRING, "", "The same as --namespace.")
-    output: str = flag("output", STRING, "text", "text, json, yaml or html: one page that needs no network.")
-    o: str = flag("o", STRING, "", "The same as --output.")
+    namespace: str = flag("namespace", NAMESPACE, "", "The object's namespace. Empty: the kubeconfig's.")
+    n: str = flag("n", NAMESPACE, "", "The same as --namespace.")
+    output: str = flag("output", word_of(*OUTPUTS), "text", "text, json, yaml or html: one page that needs no network.")
+    o: str = flag("o", word_of(*OUTPUTS), "", "The same as --output.")
     record: tuple[str, ...] = flag("record", NAMES, (), "Also show what these flight records tell: see docs/replay.md.")
     gap: float = flag("gap", DURATION, 5.0, "Show waits that are longer, and always the longest.")
 

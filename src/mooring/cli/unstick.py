@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, DURATION, STRING
+from mooring.base.flagkinds import BOOL, DURATION, NAMESPACE, STRING, word_of
 from mooring.base.flags import Parsed, flag
 from mooring.base.text import visible
 from mooring.cli.objects import object_named
@@ -49,10 +49,10 @@ off, or the question was answered with no.
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UnstickFlags(AsKubectlFlags, ProcessFlags):
-    namespace: str = flag("namespace", STRING, "", "The object's namespace. Empty: the kubeconfig's.")
-    n: str = flag("n", STRING, "", "The same as --namespace.")
-    output: str = flag("output", STRING, "text", "text, json or yaml.")
-    o: str = flag("o", STRING, "", "The same as --output.")
+    namespace: str = flag("namespace", NAMESPACE, "", "The object's namespace. Empty: the kubeconfig's.")
+    n: str = flag("n", NAMESPACE, "", "The same as --namespace.")
+    output: str = flag("output", word_of(*OUTPUTS), "text", "text, json or yaml.")
+    o: str = flag("o", word_of(*OUTPUTS), "", "The same as --output.")
     csi_address: str = flag(
         "csi-address", STRING, "", "The driver's unix socket, to ask the driver itself, too. Empty: the API server alone."
     )

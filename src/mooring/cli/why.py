@@ -19,7 +19,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from mooring.base.flagkinds import BOOL, STRING
+from mooring.base.flagkinds import BOOL, NAMESPACE, word_of
 from mooring.base.flags import Parsed, flag
 from mooring.base.text import visible
 from mooring.cli.objects import object_named
@@ -48,11 +48,11 @@ wrong; 1 it could not look.
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WhyFlags(AsKubectlFlags, ProcessFlags):
     namespace: str = flag(
-        "namespace", STRING, "", "The object's namespace. Empty: the kubeconfig's. Without an object: list this namespace alone."
+        "namespace", NAMESPACE, "", "The object's namespace. Empty: the kubeconfig's. Without an object: list this namespace alone."
     )
-    n: str = flag("n", STRING, "", "The same as --namespace.")
-    output: str = flag("output", STRING, "text", "text, json or yaml.")
-    o: str = flag("o", STRING, "", "The same as --output.")
+    n: str = flag("n", NAMESPACE, "", "The same as --namespace.")
+    output: str = flag("output", word_of(*OUTPUTS), "text", "text, json or yaml.")
+    o: str = flag("o", word_of(*OUTPUTS), "", "The same as --output.")
     watch: bool = flag("watch", BOOL, False, "Look again every two seconds, and print what has changed, until nothing is in the way.")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,6 +15,7 @@ from mooring.cli import completion
 from mooring.cli import mooring as command
 from mooring.cli.completion import SHELLS, TABLES
 from mooring.cli.dev import DevFlags
+from tests.support.embedded import EmbeddedServer
 
 
 def script(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
@@ -53,6 +55,14 @@ def test_the_shell_reads_its_script(shell: str, capsys: pytest.CaptureFixture[st
         (["dev", "--nod"], ["--node-id", "--node-monitor-grace-period", "--nodes"]),
         (["driver", "run", "--kubelet"], ["--kubelet-registration-path"]),
         (["orphans", "--o", ""], ["table", "json"]),
+        (["why", "-o", ""], ["text", "json", "yaml"]),
+        (["why", "--output", "=", "y"], ["yaml"]),
+        (["why", "--output", "="], ["text", "json", "yaml"]),
+        (["timeline", "--output", ""], ["text", "json", "yaml", "html"]),
+        (["replay", "-o", ""], ["text", "json"]),
+        (["why", "-n", "s"], ["shop", "shipping"]),
+        (["unstick", "--kubeconfig", "=", "/x", "--namespace", "=", "sh"], ["shop", "shipping"]),
+        (["timeline", "pod/web-0", "--namespace", ""], ["default", "shop", "shipping"]),
         (["completion", "f"], ["fish"]),
         (["node-agent", "--l"], ["--logging-format"]),
         (["node-agent", "--f"], ["--feature-gates"]),
@@ -61,9 +71,59 @@ def test_the_shell_reads_its_script(shell: str, capsys: pytest.CaptureFixture[st
 def test_bash_completes(words: list[str], expected: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "script"
     file.write_text(script("bash", capsys))
-    line = f'source {file}; COMP_WORDS=(mooring "$@"); COMP_CWORD=$#; _shtab_mooring; printf "%s\\n" "${{COMPREPLY[@]}}"'
-    done = subprocess.run(["bash", "-c", line, "bash", *words], capture_output=True, text=True, check=True, timeout=30)
+    line = f'source {file}; COMP_WORDS=(mooring "$@"); COMP_CWORD=$#; $(complete -p mooring | grep -o "_[a-z_]*mooring") mooring'
+    line += '; printf "%s\\n" "${COMPREPLY[@]}"'
+    done = subprocess.run(
+        ["bash", "-c", line, "bash", *words], capture_output=True, text=True, check=True, timeout=30, env=with_namespaces(tmp_path)
+    )
     assert expected == done.stdout.split()
+
+
+def with_namespaces(folder: Path) -> dict[str, str]:
+    """An environment with a `mooring` that knows three namespaces, and nothing else."""
+    program = folder / "mooring"
+    program.write_text('#!/bin/sh\n[ "$1 $2" = "completion namespaces" ] && printf "default\\nshop\\nshipping\\n"\n')
+    program.chmod(0o755)
+    return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("mooring why -n s", ["shop", "shipping"]),
+        ("mooring timeline --output=h", ["--output=html"]),
+        ("mooring why --kubeconfig /x --namespace=sho", ["--namespace=shop"]),
+    ],
+)
+def test_fish_completes(line: str, expected: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    if (fish := shutil.which("fish")) is None:
+        assert "mooring completion namespaces" in script("fish", capsys)
+        return
+    file = tmp_path / "script"
+    file.write_text(script("fish", capsys))
+    words = [fish, "--no-config", "-c", f'source {file}; complete -C "{line}"']
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=30, env=with_namespaces(tmp_path))
+    assert expected == [one.partition("\t")[0] for one in done.stdout.splitlines() if one]
+
+
+def test_zsh_completes_values_behind_an_equals_sign(capsys: pytest.CaptureFixture[str]) -> None:
+    text = script("zsh", capsys)
+    assert '{-o=,--o=}"[The same as --output.]:string:(text json yaml html)"' in text
+    assert text.count(":string:_mooring_namespaces") == 6
+    assert '  "--watch[Look again' in text, "a flag without a value"
+
+
+def test_the_namespaces_are_those_of_the_cluster_that_the_line_names(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with EmbeddedServer(tmp_path / "server") as server:
+        for words in (
+            ["--kubeconfig", str(server.kubeconfig)],
+            [f"--kubeconfig={server.kubeconfig}"],
+            ["-kubeconfig", "=", str(server.kubeconfig)],
+        ):
+            assert 0 == command.run(["completion", "namespaces", "why", *words, "-n", "d"])
+            assert {"default", "kube-system"} <= set(capsys.readouterr().out.split())
+    assert 1 == command.run(["completion", "namespaces", "why", f"--kubeconfig={tmp_path / 'none'}"])
+    assert "" == capsys.readouterr().out
 
 
 def test_flags_that_do_nothing_are_not_offered(capsys: pytest.CaptureFixture[str]) -> None:
