@@ -56,7 +56,7 @@ class FlightRecorder(Generic[F]):
         self._wanted: asyncio.Queue[str] = asyncio.Queue(1)
         self._told_at: float | None = None
         self._count = 0
-        self._why_none = "nothing has been done yet" if self.is_on else "the recorder is off"
+        self._why_none = "nothing has been done yet"
 
     @property
     def is_on(self) -> bool:
@@ -76,6 +76,7 @@ class FlightRecorder(Generic[F]):
         """
         self._info, self._found = info, found or {}
         if not self.is_on:
+            self._why_none = "the recorder is off"
             return make(runtime, driver)
         first = [self._made(make, runtime, driver)]
         works = first[0][1]
