@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import time
 from typing import Any
 from urllib.parse import unquote
 
@@ -1224,3 +1225,185 @@ def test_a_number_of_a_test_is_compared_as_it_is_written(api: Rest, name: str, p
         answer.ok()
     else:
         answer.refused(422, "Invalid", says="the server rejected our request due to an error in our request")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("generation", 1.5), ("deletionGracePeriodSeconds", 1.5)),
+        *((part, value) for part in ("creationTimestamp", "deletionTimestamp") for value in ("1.5", "", 5, True)),
+    ],
+)
+def test_metadata_that_cannot_be_read_in_an_apply(api: Rest, shapes: str, name: str, field: str, value: Any) -> None:
+    """Custom objects drop it; others can't be converted."""
+    created = api.patch(f"{shapes}/{name}", a_shape(name) | {"metadata": {"name": name, field: value}}, APPLY_PATCH, fieldManager="m").ok(
+        201
+    )
+    assert created["metadata"].get(field) != value
+    applied = api.patch(f"{shapes}/{name}", a_shape(name) | {"metadata": {"name": name, field: value}}, APPLY_PATCH, fieldManager="m").ok()
+    assert created["metadata"].get(field) == applied["metadata"].get(field)
+    config = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, field: value}}
+    refused = api.patch(f"{SECRETS}/{name}", config, APPLY_PATCH, fieldManager="m")
+    assert refused.status == 500
+    assert refused.json["message"].startswith(f"failed to convert new object (/{name}; /v1, Kind=Secret) to proper version")
+
+
+@pytest.mark.parametrize("entries", ["x", 5, {}, {"a": "b"}, ["x"], [None]])
+def test_what_is_no_record_in_an_apply(api: Rest, name: str, entries: Any) -> None:
+    """A null among the entries is no record either, but has no wrong type."""
+    config = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "managedFields": entries}, "type": "Opaque"}
+    answer = api.patch(f"{SECRETS}/{name}", config, APPLY_PATCH, fieldManager="m")
+    if entries == [None]:
+        assert {"m"} == {each["manager"] for each in answer.ok(201)["metadata"]["managedFields"]}
+    else:
+        assert answer.status == 500
+        wanted = "[0]: expected map" if isinstance(entries, list) else ": expected list"
+        assert f".metadata.managedFields{wanted}, got " in answer.json["message"]
+
+
+@pytest.mark.parametrize("entries", [[], [{}], [{"manager": "x"}]])
+def test_an_apply_brings_no_record(api: Rest, name: str, entries: Any) -> None:
+    config = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "managedFields": entries}}
+    answer = api.patch(f"{SECRETS}/{name}", config, APPLY_PATCH, fieldManager="m")
+    answer.refused(400, "BadRequest", says="metadata.managedFields must be nil")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "called"),
+    [({"generateName": "a-"}, "a-"), ({"generateName": "A"}, "A"), ({}, "Unknown"), ({"name": "b", "generateName": "a-"}, "b")],
+)
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"preemptionPolicy": "Never"}, "the string value of PreemptionPolicy (Never) must not be provided"),
+        ({"priority": 5}, "the integer value of priority (5) must not be provided"),
+        ({"priorityClassName": "none"}, "no PriorityClass with name none was found"),
+        ({"runtimeClassName": "none"}, 'pod rejected: RuntimeClass "none" not found'),
+    ],
+)
+def test_what_a_pod_without_a_name_is_called(api: Rest, metadata: dict[str, str], called: str, spec: dict[str, Any], why: str) -> None:
+    """Names are made up after this."""
+    body = {**a_pod("x"), "metadata": metadata}
+    status = api.post(PODS, {**body, "spec": {**body["spec"], **spec}}, dryRun="All").refused(403, "Forbidden", says=why)
+    assert {"name": called, "kind": "pods"} == status["details"]
+
+
+@pytest.mark.parametrize("query", ["newest", "not older", "exact", "legacy"])
+@pytest.mark.parametrize(
+    ("selected", "limit", "pages"),
+    [
+        ({"labelSelector": "kind={name}"}, 1, [["a"], ["c"], []]),
+        ({"labelSelector": "kind={name}"}, 2, [["a", "c"], []]),
+        ({"labelSelector": "kind={name}"}, 3, [["a", "c"]]),
+        ({"labelSelector": "last={name}"}, 1, [["d"]]),
+        ({"fieldSelector": "spec.schedulerName={name}"}, 1, [["b"], []]),
+        ({"fieldSelector": "spec.nodeName={name}"}, 1, [["b"], []]),
+        ({"fieldSelector": "spec.nodeName={name}"}, 2, [["b"]]),
+    ],
+    ids=str,
+)
+def test_a_page_that_is_full_does_not_know_what_follows(
+    api: Rest, name: str, selected: dict[str, str], limit: int, pages: list[list[str]], query: str
+) -> None:
+    """It has a token where any object follows, selected or not. An index knows more: that of pods by node, at the newest state."""
+    api.post("/api/v1/namespaces", {"metadata": {"name": name}}).ok(201)
+    path, version = f"/api/v1/namespaces/{name}/pods", ""
+    for each, fields in (("a", {}), ("b", {"schedulerName": name, "nodeName": name}), ("c", {}), ("d", {})):
+        labels = {"kind": name} if each in "ac" else {"last": name} if each == "d" else {}
+        body = a_pod(each, **fields)
+        version = api.post(path, {**body, "metadata": {"name": each, "labels": labels}}).ok(201)["metadata"]["resourceVersion"]
+    match = {"not older": "NotOlderThan", "exact": "Exact"}.get(query)
+    more = {} if query == "newest" else {"resourceVersion": version, "resourceVersionMatch": match}
+    given = {key: text.format(name=name) for key, text in selected.items()}
+    by_index = "spec.nodeName" in str(selected) and query in ("newest", "not older")
+    found, token = [], None
+    while token != "":
+        page = api.get(path, limit=limit, **given, **({"continue": token} if token else more)).ok()
+        found.append([item["metadata"]["name"] for item in page["items"]])
+        token = page["metadata"].get("continue", "")
+        assert "remainingItemCount" not in page["metadata"]
+    assert [pages[0]] if by_index else pages == found
+
+
+@pytest.mark.parametrize(("allocatable", "is_checked"), [({}, False), (None, True), ({"a": -2}, True)])
+def test_an_empty_allocatable_is_shown_as_the_capacity_and_not_checked(
+    api: Rest, name: str, allocatable: dict[str, Any] | None, *, is_checked: bool
+) -> None:
+    wrong, negative = [(INVALID, "status.capacity.a", "must be greater than or equal to 0")], {"capacity": {"a": -1}}
+    if is_checked:
+        wrong.append((INVALID, "status.allocatable.a", "must be greater than or equal to 0"))
+    api.post(NODES, a_node(name) | {"status": {**negative, "allocatable": allocatable}}).invalid(*wrong)
+    api.post(NODES, a_node(name) | {"status": {"capacity": {"a": "1"}}}).ok(201)
+    for kind in (MERGE_PATCH, STRATEGIC_PATCH):
+        patched = api.patch(f"{NODES}/{name}/status", {"status": {"capacity": {"a": "2"}, "allocatable": {"a": None}}}, kind).ok()
+        assert {"a": "2"} == patched["status"]["allocatable"]
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "left"),
+    [
+        (None, -1, 1),
+        (None, -7, 1),
+        (5, -1, 1),
+        (-1, -1, 1),
+        (-1, 5, 1),
+        (1, -1, 1),
+        (30, 0, 0),
+        (-1, 0, 0),
+        (5, 3, 3),
+        (2**40, 2**40, 2**40),
+    ],
+)
+def test_less_than_no_time_to_end_is_a_second(api: Rest, name: str, first: int | None, then: int, left: int) -> None:
+    """Also for a pod that is ending already."""
+    api.post(PODS, a_pod(name, nodeName="none")).ok(201)
+    api.patch(f"{PODS}/{name}", {"metadata": {"finalizers": ["example.com/hold"]}}, MERGE_PATCH).ok()
+    api.delete(f"{PODS}/{name}", {"gracePeriodSeconds": first}).ok()
+    told = api.delete(f"{PODS}/{name}", gracePeriodSeconds=then).ok()
+    assert left == told["metadata"]["deletionGracePeriodSeconds"]
+    api.patch(f"{PODS}/{name}", {"metadata": {"finalizers": None}}, MERGE_PATCH).ok()
+    api.delete(f"{PODS}/{name}", gracePeriodSeconds=0)
+
+
+def test_a_pod_whose_time_is_over_still_gets_a_second(api: Rest, name: str) -> None:
+    api.post(PODS, a_pod(name, nodeName="none")).ok(201)
+    api.delete(f"{PODS}/{name}", {"gracePeriodSeconds": 5}).ok()
+    time.sleep(3.1)
+    told = api.delete(f"{PODS}/{name}", {"gracePeriodSeconds": 2}).ok()["metadata"]
+    assert 1 == told["deletionGracePeriodSeconds"]
+    api.delete(f"{PODS}/{name}", gracePeriodSeconds=0)
+
+
+@pytest.mark.parametrize("field", ["firstTimestamp", "lastTimestamp", "reportingComponent"])
+def test_who_empties_a_field_of_an_event_owns_it(api: Rest, name: str, field: str) -> None:
+    value = "2024-01-02T03:04:05Z" if field.endswith("Timestamp") else "c"
+    head = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": name}, "involvedObject": {"namespace": "default"}}
+    path = f"{EVENTS}/{name}"
+    api.patch(path, {**head, field: value}, APPLY_PATCH, fieldManager="one").ok(201)
+    api.put(path, head, fieldManager="two").ok()
+    status = api.patch(path, {**head, field: value}, APPLY_PATCH, fieldManager="one").refused(409, "Conflict")
+    assert [f".{field}"] == [cause["field"] for cause in status["details"]["causes"]]
+    assert value == api.patch(path, {**head, field: value}, APPLY_PATCH, fieldManager="one", force="true").ok()[field]
+
+
+@pytest.mark.parametrize("how", ["POST", "PUT", MERGE_PATCH, JSON_PATCH])
+def test_an_object_of_another_kind_is_not_held_against_the_schema(api: Rest, shapes: str, name: str, how: str) -> None:
+    """Only its metadata is what it would be."""
+    path, fields = f"{shapes}/{name}", {"noSuchField": 1, "spec": {"noSuchField": 1}}
+    version = api.post(shapes, a_shape(name)).ok(201)["metadata"]["resourceVersion"] if how != "POST" else None
+
+    def write(**more: Any) -> Any:
+        if how == JSON_PATCH:
+            ops = [{"op": "add", "path": f"/{part}", "value": value} for part, value in {"kind": "Node", **fields}.items()]
+            ops += [{"op": "add", "path": f"/metadata/{part}", "value": value} for part, value in more.items()]
+            return api.patch(path, ops, how, fieldValidation="Strict")
+        body = {**a_shape(name, **fields), "kind": "Node", "metadata": {"name": name, **more}}
+        if how == MERGE_PATCH:
+            return api.patch(path, body, how, fieldValidation="Strict")
+        body["metadata"]["resourceVersion"] = version
+        return api.request(how, shapes if how == "POST" else path, body, fieldValidation="Strict")
+
+    wrong = write()
+    wrong.refused(422, "Invalid", (INVALID, "kind"), says="must be Shape")
+    assert [] == wrong.warnings
+    assert 'strict decoding error: unknown field "metadata.noSuchField"' in write(noSuchField=1).json["message"]

@@ -88,10 +88,10 @@ class Judge:
         for step, alike, answers in seen:
             ours, theirs = settled(alike[0], ranks[0]), settled(alike[1], ranks[1])
             found = tuple(differences(ours, theirs))
-            if ours["status"] == 0 or (ours["status"] == 500 and (theirs["status"] != 500 or "Internal error" in str(answers[0].value))):
+            if ours["status"] == 0 or (ours["status"] == 500 and "Internal error" in str(answers[0].value)):
                 return Difference(step, (f"status: {ours['status']} / {theirs['status']}", *found), answers)
             if found:
-                known = known_in(Seen(step, ours, theirs, found))
+                known = known_in(Seen(step, ours, theirs, found, tuple(step for step, _, _ in seen)))
                 if known is None:
                     return Difference(step, found, answers)
                 self.known[known.name] += 1

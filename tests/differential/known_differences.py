@@ -15,12 +15,13 @@ _FORTY_DIGITS: Final = re.compile(r"[0-9]{40}")
 
 @dataclasses.dataclass(frozen=True)
 class Seen:
-    """A step and both answers, alike."""
+    """A step and both answers, alike. steps: those of the sequence up to some later one."""
 
     step: Step
     ours: dict[str, Any]
     theirs: dict[str, Any]
     differences: tuple[str, ...]
+    steps: tuple[Step, ...] = ()
 
     @property
     def codes(self) -> tuple[int, int]:
@@ -50,12 +51,24 @@ class Seen:
         ours, theirs = ({*value.get("causes", ())} for value in values)
         lacking = {field for reason, field, _ in ours - theirs if reason == "FieldValueRequired"}
         null = {field for reason, field, text in theirs - ours if reason == "FieldValueTypeInvalid" and text.endswith('"null"')}
-        return bool(lacking) and lacking == null and len(ours - theirs) == len(theirs - ours) == len(null)
+        named = {field for reason, field, _ in theirs - ours if reason in ("FieldValueTypeInvalid", "FieldValueNotSupported")}
+        return bool(lacking) and lacking == null == named and len(ours - theirs) == len(null)
 
-    def conflicts_in(self, part: str) -> bool:
-        """The real one names conflicts, all of them below this field."""
+    def conflicts_in(self, *parts: str) -> bool:
+        """The real one names conflicts, all of them below these fields."""
         causes = (self.theirs["value"] or {}).get("causes") or ()
-        return bool(causes) and all(reason == "FieldManagerConflict" and field.startswith(part) for reason, field, _ in causes)
+        return bool(causes) and all(reason == "FieldManagerConflict" and field.startswith(parts) for reason, field, _ in causes)
+
+    def has_applied_nothing(self) -> bool:
+        """A custom object's metadata with something empty in it has been applied."""
+        return any(
+            step.content_type == APPLY_PATCH
+            and _is_custom(step)
+            and isinstance(step.body, dict)
+            and isinstance(metadata := step.body.get("metadata"), dict)
+            and not all(metadata.values())
+            for step in self.steps
+        )
 
     def is_of_another_kind(self) -> bool:
         """Both say so of the object."""
@@ -101,6 +114,14 @@ _REPLACED: Final = (
 )
 """Volume sources that CSI drivers have taken the place of."""
 
+_SHOWN_EMPTY: Final = (".firstTimestamp", ".lastTimestamp", ".reportingComponent", ".reportingInstance", ".deprecated", ".eventTime")
+"""Of an event: they are in the JSON without a value, too."""
+
+
+def _is_custom(step: Step) -> bool:
+    return any(group in step.path for group in ("/mooring.test/", "/snapshot.storage.k8s.io/"))
+
+
 _OVER_1000E: Final = re.compile(r"value\.\S+: '[0-9]{4,}E' / '[0-9]+[A-Z]?'")
 
 KNOWN: Final = (
@@ -132,6 +153,20 @@ KNOWN: Final = (
             any(kind in seen.step.path for kind in ("persistentvolumeclaims", "serviceaccounts"))
             and seen.at_most("value.metadata.resourceVersion")
         ),
+        ends=True,
+    ),
+    Known(
+        "empty metadata of custom objects",
+        "an apply of an empty list or text in the metadata of a custom object applies nothing; the real server stores it without showing "
+        "it, so the next write counts as a change",
+        lambda seen: _is_custom(seen.step) and seen.at_most("value.metadata.resourceVersion") and seen.has_applied_nothing(),
+        ends=True,
+    ),
+    Known(
+        "an empty allocatable",
+        "of a node without allocatable both servers show its capacity; only the real one knows whether that was written, so a patch that "
+        "empties the allocatable, or fills it with the same, is a change",
+        lambda seen: "/nodes" in seen.step.path and seen.at_most("value.metadata.resourceVersion") and "allocatable" in str(seen.steps),
         ends=True,
     ),
     Known(
@@ -212,11 +247,12 @@ KNOWN: Final = (
     Known(
         "who owned a field",
         "until the first apply ours does not record who wrote a field: all earlier writes, also the server's own, belong to "
-        "before-first-apply, those of the status only if that apply is one of the status",
+        "before-first-apply, those of the status only if that apply is one of the status; nobody owns what somebody has emptied",
         lambda seen: (
             (seen.codes == (409, 409) and "FieldManagerConflict" in str(seen.theirs["value"]))
             or (seen.codes[0] == 409 and "FieldManagerConflict" in str(seen.ours["value"]))
             or (seen.codes == (200, 409) and seen.step.path.endswith("/status") and seen.conflicts_in(".status"))
+            or (seen.codes == (200, 409) and "/events" in seen.step.path and seen.conflicts_in(*_SHOWN_EMPTY))
             or (seen.step.content_type == APPLY_PATCH and all(text.startswith("value.status.") for text in seen.differences))
             or (seen.step.content_type == APPLY_PATCH and all(text.startswith(_OWNS_LOST) for text in seen.differences))
         ),
@@ -406,9 +442,8 @@ KNOWN: Final = (
     ),
     Known(
         "mistakes in an object of another kind",
-        "both refuse an object that names another kind; only the real server may report how its values break the schema's rules, and only "
-        "ours the fields that the schema lacks",
-        lambda seen: seen.codes == (422, 422) and seen.is_of_another_kind() and seen.at_most("value.causes", "warnings"),
+        "both refuse an object that names another kind; only the real server may report how its values break the schema's rules",
+        lambda seen: seen.codes == (422, 422) and seen.is_of_another_kind() and seen.at_most("value.causes"),
     ),
     Known(
         "a token of another list",

@@ -58,6 +58,11 @@ def forbidden(resource: Resource, name: str, why: str, causes: list[dict[str, st
     return Forbidden(f'{resource.name} "{name}" is forbidden: {why}', reason="Forbidden", details=details)
 
 
+def not_admitted(resource: Resource, meta: dict[str, Any], why: str, causes: list[dict[str, str]] | None = None) -> Forbidden:
+    """Of a new object, which may have no name yet: then it is called by the beginning of one."""
+    return forbidden(resource, meta.get("name") or meta.get("generateName") or "Unknown", why, causes)
+
+
 def bad_request(text: str) -> BadRequest:
     return BadRequest(text, reason="BadRequest")
 

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from mooring.api.meta import Key
-from mooring.api.selector import ANYTHING, Selector, parse_fields, parse_labels
+from mooring.api.selector import ANYTHING, Requirement, Selector, parse_fields, parse_labels
 from mooring.apiserver import api_errors, field_errors
 from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Resource
@@ -224,6 +224,11 @@ class ListScope:
         """The work of a look at one object, about; a step is a fifth of a microsecond."""
         return 1 + len(self.labels.requirements) + len(self.fields.requirements)
 
+    def asked(self, field: str) -> Requirement | None:
+        """The requirement that the field has one value."""
+        found = (each for each in self.fields.requirements if each.key == field and each.operator == "in" and len(each.values) == 1)
+        return next(found, None)
+
     def matches(self, stored: Stored) -> bool:
         return (
             (self.namespace is None or stored.key.namespace == self.namespace)
@@ -256,3 +261,22 @@ def checked_scope(resource: Resource, scope: ListScope) -> ListScope:
         if in_none or (requirement.key not in _METADATA_FIELDS and requirement.key not in resource.field_names):
             raise api_errors.bad_request(resource.unknown_field(requirement.key))
     return scope
+
+
+def prefiltered(resource: Resource, scope: ListScope, moment: Moment, found: tuple[Stored, ...]) -> tuple[Stored, ...]:
+    """The objects that a list goes through: at the newest state only those that the kind's index gives."""
+    asked = scope.asked(resource.indexed) if resource.indexed and moment.rv is None and moment.after is None else None
+    return found if asked is None else tuple(stored for stored in found if asked.holds(stored.fields))
+
+
+def page_of(found: tuple[Stored, ...], scope: ListScope, limit: int) -> tuple[tuple[Stored, ...], int]:
+    """What is selected, up to the limit, and how many objects come after it: selected or not, nobody has looked yet."""
+    if not scope.selects:
+        return (found[:limit], max(len(found) - limit, 0)) if limit > 0 else (found, 0)
+    page: list[Stored] = []
+    for number, stored in enumerate(found, 1):
+        if scope.matches(stored):
+            page.append(stored)
+            if len(page) == limit:
+                return tuple(page), len(found) - number
+    return tuple(page), 0

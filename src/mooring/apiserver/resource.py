@@ -180,7 +180,8 @@ class Resource:
     default: fills in absent fields, on every write. prepare_*: resets fields that the endpoint may not write. validate*: all problems;
     validate_create: those of creation beside validate. admit: additions of admission at creation, unvalidated. admit_valid: raises to
     refuse a valid new object. admit_update: raises to refuse a valid update of the main resource. fields: for field selectors beside
-    metadata.*. warnings: for the Warning header, old is None at creation. holds: something beside finalizers keeps a deleted object.
+    metadata.*. indexed: the one that leads straight to the objects. warnings: for the Warning header, old is None
+    at creation. holds: something beside finalizers keeps a deleted object.
     delete: the object that a deletion leaves, None when nothing holds it. undeletable: names of objects that stay. ttl_s: objects vanish
     that long after their last write. storage_version: for kinds that are stored in another shape. decode: replaces the message's decoder
     for custom kinds; from a body without apiVersion and kind and a list for the paths of unknown fields. custom: the definition's part of a
@@ -222,6 +223,7 @@ class Resource:
     validate_status: Callable[[Json, Json], Iterable[FieldCause]] = lambda _new, _old: ()
     fields: Callable[[Json], Mapping[str, str]] = lambda _obj: {}
     field_names: frozenset[str] = frozenset()
+    indexed: str = ""
     warnings: Callable[[Json, Json | None], Iterable[str]] = lambda _new, _old: ()
     graceful: bool = False
     actions: tuple[Action, ...] = ()

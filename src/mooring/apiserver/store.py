@@ -24,7 +24,17 @@ from mooring.api.meta import Key
 from mooring.apiserver import api_errors, field_errors, metadata, write_pipeline
 from mooring.apiserver.aside import Overtaken, in_loop
 from mooring.apiserver.deletion import PLAIN_DELETE, DeleteOptions, in_force
-from mooring.apiserver.listing import PLAIN_LIST, ListOptions, ListScope, Moment, moment_of, parse_version, token_after
+from mooring.apiserver.listing import (
+    PLAIN_LIST,
+    ListOptions,
+    ListScope,
+    Moment,
+    moment_of,
+    page_of,
+    parse_version,
+    prefiltered,
+    token_after,
+)
 from mooring.apiserver.portions import PortionWorker
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.server_side_apply import managed
@@ -88,13 +98,12 @@ class ObjectStore(Tables):
     def list(self, resource: Resource, scope: ListScope, options: ListOptions = PLAIN_LIST) -> Listing:
         """Raises what `moment_of` raises."""
         moment, version, found = in_loop(lambda: self._at(resource, scope, options))
-        matching = [stored for stored in found if not scope.selects or scope.matches(stored)]
-        page = matching[: moment.limit] if moment.limit > 0 else matching
+        page, left = page_of(prefiltered(resource, scope, moment, found), scope, moment.limit)
         shown = tuple(stored.shown_by(resource) for stored in page)
-        if len(page) == len(matching):
+        if not left:
             return Listing(shown, version)
         token = token_after(page[-1].key, version, namespaced=resource.namespaced)
-        return Listing(shown, version, token, None if scope.selects else len(matching) - len(page))
+        return Listing(shown, version, token, None if scope.selects else left)
 
     def _at(self, resource: Resource, scope: ListScope, options: ListOptions) -> tuple[Moment, int, tuple[Stored, ...]]:
         table = self.table(resource)

@@ -57,7 +57,7 @@ def check_space(resource: Resource, meta: Json, space: Stored | None) -> None:
         name = space.key.name
         why = f"unable to create new content in namespace {name} because it is being terminated"
         cause = {"reason": "NamespaceTerminating", "message": f"namespace {name} is being terminated", "field": "metadata.namespace"}
-        raise api_errors.forbidden(resource, meta.get("name", ""), why, [cause])
+        raise api_errors.not_admitted(resource, meta, why, [cause])
 
 
 def has_version(meta: Json) -> bool:

@@ -108,7 +108,8 @@ def decode_object(resource: Resource, value: Any, validation: FieldValidation, p
         obj = decode(resource.message, content, unknown) if resource.decode is None else resource.decode(content, unknown)
     except ValueError as error:
         raise unusable(resource, str(error)) from error
-    strange = dict.fromkeys(f'unknown field "{path}"' for path in unknown)
+    is_other = resource.custom is not None and value["kind"] != resource.kind  # (the schema is not of what it says it is)
+    strange = dict.fromkeys(f'unknown field "{path}"' for path in unknown if not is_other or path.startswith("metadata."))
     twice = dict.fromkeys(problem for problem in problems if problem.replace("duplicate", "unknown", 1) not in strange)
     warnings = [] if validation is FieldValidation.IGNORE else [*twice, *strange][:TOLD_MAX]
     if warnings and validation is FieldValidation.STRICT:

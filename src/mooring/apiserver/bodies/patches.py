@@ -18,6 +18,8 @@ from mooring.apiserver.bodies.objects import FieldValidation, UnknownFields, che
 from mooring.apiserver.bodies.strategic import merge_strategic
 from mooring.apiserver.codecs.jsonbody import TOLD_MAX, Huge
 from mooring.apiserver.codecs.scalars import WrongType, equally_written, refuse_huge
+from mooring.apiserver.codecs.schema import decode
+from mooring.apiserver.metadata import META_MESSAGES
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.server_side_apply.apply import kind_of, place_of
 from mooring.kube.cluster import PatchType
@@ -70,7 +72,7 @@ def applied_change(
     def change(stored: Json) -> Json:
         merged = applied(stored)
         if resource.custom is not None:
-            changed = _decoded(resource, merged, FieldValidation.IGNORE, None)
+            changed = _decoded(resource, _without_unreadable_metadata(merged), FieldValidation.IGNORE, None)
         else:
             changed = _decoded_applied(resource, merged, config)
         if validation is FieldValidation.STRICT and twice:
@@ -83,12 +85,28 @@ def applied_change(
     return change
 
 
+def _without_unreadable_metadata(merged: Json) -> Json:
+    """Without the metadata that can't be read: numbers that are none of the field's, and other values where a time belongs."""
+    metadata = merged.get("metadata")
+    if not isinstance(metadata, dict):
+        return merged
+    return {**merged, "metadata": {name: value for name, value in metadata.items() if _is_readable({name: value})}}
+
+
+def _is_readable(metadata: Json) -> bool:
+    try:
+        decode(META_MESSAGES["ObjectMeta"], metadata, [])
+    except ValueError:
+        return False
+    return True
+
+
 def _decoded_applied(resource: Resource, merged: Json, config: Json) -> Json:
     check_bounds(merged)
     try:
         return decode_object(resource, merged, FieldValidation.IGNORE, [])[0]
     except BadRequest as error:
-        if isinstance(error.__cause__, WrongType) and _is_whole(error.__cause__.found):
+        if isinstance(error.__cause__, WrongType) and error.__cause__.wanted.startswith("int") and _is_whole(error.__cause__.found):
             raise _unusable(str(error)) from error  # (kube-apiserver takes the lowest bits of what is too large)
         what = f"failed to convert new object ({place_of(config)}) to proper version: unable to convert unstructured object"
         raise ServerError(f"{what} to {kind_of(config)}: {error.__cause__ or error}", code=500) from error

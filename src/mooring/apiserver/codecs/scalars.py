@@ -44,7 +44,7 @@ class WrongType(ValueError):
     """A value of another JSON type than the field's, or a whole number that it has no room for; reads like encoding/json's error."""
 
     def __init__(self, wanted: str, found: Any, path: str) -> None:
-        self.found = found
+        self.wanted, self.found = wanted, found
         where = f"Go struct field {path}" if path else "Go value"
         kind = _GO_TYPES.get(type_of(found), type_of(found))
         if kind == "number" and wanted.startswith(("int", "float")):

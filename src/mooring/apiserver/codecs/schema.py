@@ -18,6 +18,7 @@ two bodies that mean the same are equal.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import re
@@ -146,7 +147,7 @@ def _decoder_of(message: Message, field: Field) -> _Decoder:
     one = _decoder_of_one(message, field)
     if field.shape == "*":
         return _list_decoder(one, _nothing(field))
-    return _map_decoder(one, _nothing(field)) if field.shape == "{" else one
+    return _map_decoder(one, _nothing(field), {} if field.pointer else None) if field.shape == "{" else one
 
 
 def _nothing(field: Field) -> Any:
@@ -181,11 +182,11 @@ def _list_decoder(one: _Decoder, nothing: Any) -> _Decoder:
     return decode_list
 
 
-def _map_decoder(one: _Decoder, nothing: Any) -> _Decoder:
+def _map_decoder(one: _Decoder, nothing: Any, empty: Any) -> _Decoder:
     def decode_map(given: Any, path: str, unknown: list[str]) -> Any:
         if not isinstance(given, dict):
             raise WrongType("map", given, path)
-        return {key: one(nothing if item is None else item, f"{path}.{key}", unknown) for key, item in given.items()} or None
+        return {key: one(nothing if item is None else item, f"{path}.{key}", unknown) for key, item in given.items()} or copy.copy(empty)
 
     return decode_map
 

@@ -20,7 +20,7 @@ NodeSpec: 1 podCIDR s, 7 podCIDRs *s@, 3 providerID s, 4 unschedulable b, 5 tain
 Taint: 1 key s!, 2 value s, 3 effect s!, 4 timeAdded time?
 NodeConfigSource: 2 configMap ConfigMapNodeConfigSource?
 ConfigMapNodeConfigSource: 1 namespace s!, 2 name s!, 3 uid s, 4 resourceVersion s, 5 kubeletConfigKey s!
-NodeStatus: 1 capacity {q}, 2 allocatable {q}, 3 phase s, 4 conditions *NodeCondition@type, 5 addresses *NodeAddress@type, 6 daemonEndpoints NodeDaemonEndpoints!, 7 nodeInfo NodeSystemInfo!, 8 images *ContainerImage, 9 volumesInUse *s, 10 volumesAttached *AttachedVolume, 11 config NodeConfigStatus?, 12 runtimeHandlers *NodeRuntimeHandler, 13 features NodeFeatures?, 14 declaredFeatures *s
+NodeStatus: 1 capacity {q}, 2 allocatable {q}?, 3 phase s, 4 conditions *NodeCondition@type, 5 addresses *NodeAddress@type, 6 daemonEndpoints NodeDaemonEndpoints!, 7 nodeInfo NodeSystemInfo!, 8 images *ContainerImage, 9 volumesInUse *s, 10 volumesAttached *AttachedVolume, 11 config NodeConfigStatus?, 12 runtimeHandlers *NodeRuntimeHandler, 13 features NodeFeatures?, 14 declaredFeatures *s
 NodeCondition: 1 type s!, 2 status s!, 3 lastHeartbeatTime time!, 4 lastTransitionTime time!, 5 reason s, 6 message s
 NodeAddress: 1 type s!, 2 address s!
 NodeDaemonEndpoints: 1 kubeletEndpoint DaemonEndpoint!
@@ -47,12 +47,17 @@ _FEATURE_RULE: Final = (
 _SET_ONCE: Final = ("podCIDRs", "providerID")
 
 
+class _OnlyShown(dict[str, str]):
+    """The capacity where a client says that nothing of it is allocatable: all of it is shown, but it is not the client's to be checked."""
+
+
 def _default(new: Json) -> None:
     status = new["status"]
     checks.default_amounts(status.get("capacity"))
     checks.default_amounts(status.get("allocatable"))
-    if "capacity" in status:
-        status.setdefault("allocatable", dict(status["capacity"]))
+    if not status.get("allocatable"):
+        copied = dict if status.pop("allocatable", None) is None else _OnlyShown
+        status |= {"allocatable": copied(status["capacity"])} if "capacity" in status else {}
     spec = new["spec"]
     if spec.get("podCIDR") and spec.get("podCIDRs", [""])[0] != spec["podCIDR"]:
         spec["podCIDRs"] = [spec["podCIDR"]]
@@ -106,7 +111,7 @@ def _validate_amounts_and_features(new: Json) -> Iterator[FieldCause]:
         field_errors.invalid(f"status.{part}.{name}", amount, "must be greater than or equal to 0")
         for part in ("capacity", "allocatable")
         for name, amount in (new["status"].get(part) or {}).items()
-        if parse_quantity(amount).value < 0
+        if parse_quantity(amount).value < 0 and not isinstance(new["status"][part], _OnlyShown)
     )
     yield from _validate_features(new["status"].get("declaredFeatures") or [])
 

@@ -47,19 +47,19 @@ _FIELDS: Final = (
 
 def _admit(new: Json, _view: OtherObjects) -> None:
     """Priorities, and the built-in runtime classes. No admission of service accounts: a pod gets neither account `default` nor a token."""
-    spec, name = new["spec"], new["metadata"].get("name", "")
+    spec, meta = new["spec"], new["metadata"]
     priority = _PRIORITIES.get(spec.get("priorityClassName", ""))
     if priority is None:
-        raise api_errors.forbidden(PODS, name, f"no PriorityClass with name {spec['priorityClassName']} was found")
+        raise api_errors.not_admitted(PODS, meta, f"no PriorityClass with name {spec['priorityClassName']} was found")
     if spec.get("priority", priority) != priority:
         text = f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; {_BY_CLASS} {priority} from the given"
-        raise api_errors.forbidden(PODS, name, f"{text} PriorityClass name")
+        raise api_errors.not_admitted(PODS, meta, f"{text} PriorityClass name")
     if spec.get("preemptionPolicy", _PREEMPTION) != _PREEMPTION:
         text = f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in pod spec; {_BY_CLASS}"
-        raise api_errors.forbidden(PODS, name, f"{text} {_PREEMPTION} from the given PriorityClass name")
+        raise api_errors.not_admitted(PODS, meta, f"{text} {_PREEMPTION} from the given PriorityClass name")
     spec["priority"], spec["preemptionPolicy"] = priority, _PREEMPTION
     if spec.get("runtimeClassName"):
-        raise api_errors.forbidden(PODS, name, f'pod rejected: RuntimeClass "{spec["runtimeClassName"]}" not found')
+        raise api_errors.not_admitted(PODS, meta, f'pod rejected: RuntimeClass "{spec["runtimeClassName"]}" not found')
 
 
 def _admit_valid(new: Json) -> None:
@@ -100,14 +100,17 @@ def _prepare_status(new: Json, old: Json, _now: float) -> None:
 
 def _delete(obj: Json, options: DeleteOptions, now: float) -> Json | None:
     """A pod gets time to end, and the kubelet removes it. The time may be shortened, never extended."""
-    meta, given = obj["metadata"], options.grace_s
+    meta = obj["metadata"]
+    given = 1 if options.grace_s is not None and options.grace_s < 0 else options.grace_s
     pending = meta.get("deletionGracePeriodSeconds", 0)
     if meta.get("deletionTimestamp"):
         if not pending:
             return deletion.plain(obj, options, now)
         if given is None or given >= pending:
             return obj
-        since, grace_s = parse_rfc3339(meta["deletionTimestamp"]) - _in_64_bits(pending), max(given, 0)
+        since, grace_s = parse_rfc3339(meta["deletionTimestamp"]) - _in_64_bits(pending), given
+        if since + _in_64_bits(given) < now:
+            since, grace_s = (now, 0) if not given else (now - 1, 1)  # (the kubelet still has to end it)
     else:
         since, grace_s = now, _grace_s(obj, given)
         if meta.get("generation", 0) > 0:
@@ -165,5 +168,6 @@ PODS: Final = Resource(
     warnings=podwarnings.warnings,
     field_names=frozenset({"spec.hostNetwork", *(f"{part}.{name}" for part, name in _FIELDS)}),
     fields=_fields,
+    indexed="spec.nodeName",
     actions=podactions.ACTIONS,
 )

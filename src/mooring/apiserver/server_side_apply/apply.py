@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -183,12 +183,17 @@ def _check(resource: Resource, config: Json) -> None:
     if (version, kind) != (resource.api_version, resource.kind):
         raise api_errors.bad_request(f"invalid object type: {_qualified(version)}, Kind={kind}")
     metadata = config.get("metadata") or {}
-    if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
+    if isinstance(metadata, dict) and _is_record(metadata.get("managedFields")):
         raise api_errors.bad_request("metadata.managedFields must be nil")
     try:
         check(shape_of(resource), config)
     except Untyped as error:
         raise ServerError(f"failed to create typed patch object ({place_of(config)}): {error}", code=500) from error
+
+
+def _is_record(entries: Any) -> bool:
+    """A list with something else than entries in it is none to kube-apiserver."""
+    return isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries)
 
 
 def place_of(config: Json) -> str:
