@@ -41,7 +41,7 @@ DOORS = {
     "mooring.wire.http1": ["wire/http1/", "kube/client/transport.py", "apiserver/web/"],
     "mooring.kube.client.http": ["control/runner.py", "dev/", "cli/"],
     "hpack": ["wire/grpc/"],
-    "mooring.csi.wire_driver": ["dev/", "cli/", "node/"],
+    "mooring.csi.wire_driver": ["dev/", "cli/", "node/", "conform/"],
     "mooring.apiserver.web.server": ["apiserver/", "dev/", "cli/"],
 }
 

@@ -16,10 +16,11 @@ from typing import Final
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
 from mooring.base.metrics import Metrics
+from mooring.conform.watched import WatchedDriver
 from mooring.control.runtime import Runtime
 from mooring.csi.client import CallObserver
 from mooring.csi.socket_driver import SocketDriver
-from mooring.csi.wire_driver import WireDriver
+from mooring.dev.breaches import Breaches
 from mooring.dev.drivers import Sockets, Starter
 from mooring.dev.folder import unmount_all
 from mooring.dev.traced import TracedCluster, TracedDriver
@@ -34,12 +35,15 @@ REGISTRATION: Final = "reg"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shared:
-    """All that the nodes of a plane have in common. cluster: the store. group: of their tasks. lease_s: how long a node's Lease lasts."""
+    """All that the nodes of a plane have in common. cluster: the store. breaches: of the book's rules. group: of their
+    tasks. lease_s: how long a node's Lease lasts.
+    """
 
     cluster: Cluster
     driver_name: str
     starter: Starter
     sockets: Sockets
+    breaches: Breaches
     group: asyncio.TaskGroup
     metrics: Metrics
     lease_s: float
@@ -126,9 +130,11 @@ class PlaneNode:
         """Makes the client of a driver; one that does not tell of its calls itself is traced."""
 
         def connect(endpoint: str, *, clock: Clock, metrics: CallObserver) -> SocketDriver:
+            breaches = self._shared.breaches
             if self._shared.sockets.tells:
-                return WireDriver(endpoint, clock=clock, metrics=metrics)
-            return TracedDriver(endpoint, self.name, self._shared.starter.story, clock=clock, metrics=metrics)
+                return WatchedDriver(endpoint, watch=breaches.watch(self.name), clock=clock, metrics=metrics)
+            story = self._shared.starter.story
+            return TracedDriver(endpoint, self.name, story, breaches=breaches, where=self.name, clock=clock, metrics=metrics)
 
         return connect
 

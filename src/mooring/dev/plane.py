@@ -34,9 +34,10 @@ from mooring.base.errors import ConfigError, first_of
 from mooring.base.folders import refusal
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
+from mooring.conform.watched import WatchedDriver
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.session import DriverChanged, Session
-from mooring.csi.wire_driver import WireDriver
+from mooring.dev.breaches import Breaches
 from mooring.dev.controllers import Controllers
 from mooring.dev.driver_form import Form, ReferenceDriver
 from mooring.dev.drivers import Sockets, Starter
@@ -93,6 +94,7 @@ async def running(
     snapshots: bool = True,
     patience: Patience,
     story: Story,
+    breaches: Breaches,
     clock: Clock,
     randomness: Random,
     ending: Ending,
@@ -102,10 +104,10 @@ async def running(
     folder: made when it is missing. form: of the driver. nodes: their names. topology: the segments of each, {} for a driver without.
     mounts: False where this process can't mount: the reference driver shows volumes by links then. port: of the API server, 0 for that of
     the folder's last start, or a free one. kept: the API objects stay in the folder. snapshots: their kinds and controllers, for a
-    driver that makes them. patience: with nodes that are gone. ending: how long the parts may take to end. Raises
-    ConfigError when the folder, the driver, the topology or the port can't be used, or the objects can't be saved any more.
+    driver that makes them. patience: with nodes that are gone. breaches: of the book's rules. ending: how long the parts may take to end.
+    Raises ConfigError when the folder, the driver, the topology or the port can't be used, or the objects can't be saved any more.
     """
-    build = _Build(form, Starter(real(folder), nodes, topology, mounts, story, clock, randomness, ending), port, kept)
+    build = _Build(form, Starter(real(folder), nodes, topology, mounts, story, clock, randomness, ending), breaches, port, kept)
     try:
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
             store, durability = await build.objects(stack)
@@ -121,7 +123,7 @@ async def running(
             controllers = Controllers(cluster, session, story, clock, randomness, patience, extras, has_agents=bool(ids))
             tasks += await controllers.started(group)
             lease_s = min(LEASE_S, LEASE_SHARE * patience.grace_s)
-            shared = Shared(cluster, session.info.name, build.starter, sockets, group, Metrics(), lease_s)
+            shared = Shared(cluster, session.info.name, build.starter, sockets, build.breaches, group, Metrics(), lease_s)
             agents = Nodes(shared) if ids else None
             state_folder = build.starter.state_folder if isinstance(form, ReferenceDriver) else None
             yield Plane(
@@ -141,11 +143,12 @@ async def running(
 class _Build:
     """The common arguments of the parts, and a method for each that returns when it is ready."""
 
-    def __init__(self, form: Form, starter: Starter, port: int, kept: bool) -> None:
+    def __init__(self, form: Form, starter: Starter, breaches: Breaches, port: int, kept: bool) -> None:
         self.starter = starter
         self._form, self._port, self._kept = form, port, kept
         self._folder, self._story, self._clock, self._randomness = starter.folder, starter.story, starter.clock, starter.randomness
         self.kubeconfig = self._folder / "kubeconfig"
+        self.breaches = breaches
         last = starter.nodes[-1]
         _check_length(self._folder, max(starter.registry(last) / REGISTRATION, starter.node_socket(last), key=lambda path: len(str(path))))
         try:
@@ -161,9 +164,9 @@ class _Build:
         path = str(sockets.controller)
         failure = LastFailure()
         client = (
-            WireDriver(path, clock=self._clock, metrics=failure)
+            WatchedDriver(path, watch=self.breaches.watch(), clock=self._clock, metrics=failure)
             if sockets.tells
-            else TracedDriver(path, "driver", self._story, clock=self._clock, metrics=failure)
+            else TracedDriver(path, "driver", self._story, breaches=self.breaches, where="", clock=self._clock, metrics=failure)
         )
         client.absent = sockets.absent
         await client.connect(sockets.patience_s, sockets.advice)

@@ -18,6 +18,7 @@ from mooring.csi.driver import Driver
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.socket_driver import SocketDriver
 from mooring.csi.wire_driver import WireDriver
+from mooring.dev.breaches import Breaches
 from mooring.dev.demo.demo import Demo
 from mooring.dev.demo.stage import NODE_NAMES, PATIENCE, Stage, growing_type
 from mooring.dev.driver_form import ReferenceDriver
@@ -59,6 +60,8 @@ async def run_dev(
     Enter; False without a keyboard. view: stands below the story from Ready to the end. Raises ConfigError.
     """
     story.title(f"mooring dev {mooring.__version__}")
+    repeats = not isinstance(options.form, ReferenceDriver)
+    breaches = Breaches(story, clock, sees_mounts=space.can_mount, repeats=repeats)
     with run_folder(options.state, space, story, ending) as folder:
         async with _until_asked(ending) as asked:
             plane_of = running(
@@ -72,6 +75,7 @@ async def run_dev(
                 snapshots=options.snapshots,
                 patience=options.patience,
                 story=story,
+                breaches=breaches,
                 clock=clock,
                 randomness=randomness,
                 ending=ending,
@@ -91,6 +95,8 @@ async def run_dev(
                             await asked.when_ready()
                 if not options.state:
                     await end_pods(plane.nodes, plane.cluster, traced, story, clock, ending)
+        for line in breaches.summary():
+            story.title(line)
         story.ended("ended in good order" if asked.is_ready else "ended before it was ready")
 
 
@@ -180,6 +186,7 @@ async def _demo(folder: Path, space: MountSpace, story: Story, clock: Clock, ran
         mounts=space.can_mount,
         patience=PATIENCE,
         story=story,
+        breaches=Breaches(story, clock, sees_mounts=space.can_mount, repeats=False),
         clock=clock,
         randomness=randomness,
         ending=ending,

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from mooring.api.coordination import LEASES, NODE_LEASE_NAMESPACE
 from mooring.api.core import EVENTS, NODES
 from mooring.api.meta import Kind
 from mooring.base.clock import Clock
+from mooring.conform.watched import WatchedDriver
 from mooring.csi.client import CallObserver
 from mooring.csi.driver import A, Call, Q, Rpc
 from mooring.csi.errors import DriverError
 from mooring.csi.redact import redacted
-from mooring.csi.wire_driver import WireDriver
+from mooring.dev.breaches import Breaches, superfluous
 from mooring.dev.story import Story
 from mooring.dev.summary import patch_summary
 from mooring.driver.guard import CallRecord
@@ -77,7 +78,7 @@ class TracedCluster(Cluster):
         finally:
             await stream.aclose()
 
-    @contextmanager
+    @contextlib.contextmanager
     def _traced(self, what: str, outdated: tuple[type[ApiError], ...], *, same: str, name: str) -> Iterator[None]:
         """outdated: the error that says that the object has changed: no failure, it is read again. same, name: see `Story.happened`."""
         began = self._clock.now()
@@ -154,14 +155,30 @@ ROUTINE: Final = "NodeGetVolumeStats"
 """Asked once a minute for each volume of each pod: told when it fails."""
 
 
-class TracedDriver(WireDriver):
-    """who: the called part, in the story."""
+class TracedDriver(WatchedDriver):
+    """who: the called part, in the story. breaches: of the book's rules by this driver. where: the node, "" for the controller."""
 
-    def __init__(self, address: str, who: str, story: Story, *, clock: Clock, metrics: CallObserver | None = None) -> None:
-        super().__init__(address, clock=clock, metrics=metrics)
-        self._who, self._story = who, story
+    def __init__(
+        self, address: str, who: str, story: Story, *, breaches: Breaches, where: str, clock: Clock, metrics: CallObserver | None = None
+    ) -> None:
+        super().__init__(address, watch=breaches.watch(where), clock=clock, metrics=metrics)
+        self._who, self._story, self._breaches = who, story, breaches
 
     async def invoke(self, rpc: Rpc[Q, A], request: Q, call: Call) -> A:
+        response = await self._told(rpc, request, call)
+        if self._breaches.takes(rpc):
+            await self._repeat(rpc, request, response, call)
+        return response
+
+    async def _repeat(self, rpc: Rpc[Q, A], request: Q, response: A, call: Call) -> None:
+        """Makes the call again. Whatever it shows is told; the caller has its answer already."""
+        self._story.happened("dev", f"{rpc.name} is made again, as after a lost answer")
+        with contextlib.suppress(DriverError):
+            again = await self._told(rpc, request, call)
+            if (undo := superfluous(rpc, request, response, again)) is not None:
+                await self._told(*undo, call)
+
+    async def _told(self, rpc: Rpc[Q, A], request: Q, call: Call) -> A:
         began = self._clock.now()
         try:
             response = await super().invoke(rpc, request, call)

@@ -5,17 +5,12 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
-from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
+from mooring.csi.book.fields import MADE_PATHS, PATHS, missing, sizes
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.csi.redact import is_map
-
-STRING_BYTES_MAX: Final = 128
-NODE_ID_BYTES_MAX: Final = 256
-MAP_BYTES_MAX: Final = 4096  # of all keys and values together; the same for mount_flags
 
 _REQUIRED: Final[Mapping[type[Message], tuple[str, ...]]] = {
     csi.CreateVolumeRequest: ("name", "volume_capabilities"),
@@ -43,9 +38,6 @@ _REQUIRED: Final[Mapping[type[Message], tuple[str, ...]]] = {
 
 _BANNED: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _SECRET_KEY: Final = re.compile(r"[A-Za-z0-9_.-]+")
-_MADE_PATHS: Final = frozenset({"target_path", "staging_target_path"})
-_PATHS: Final = frozenset({"volume_path", *_MADE_PATHS})
-_NO_LIMIT: Final = frozenset({"message", *_PATHS})  # texts for people; paths of the system
 _EPHEMERAL: Final = "csi.storage.k8s.io/ephemeral"  # in volume_context: an inline volume, which is never staged
 
 _Capability = csi.ControllerServiceCapability.RPC
@@ -66,7 +58,7 @@ class Advertised:
 
 def request_fault(request: Message, advertised: Advertised) -> str | None:
     """The problem of a request to a driver that advertises this, None for none."""
-    faults = (fault for rule in (missing, _capabilities, _source, _ranges, _texts, _paths, sizes) for fault in rule(request))
+    faults = (fault for rule in (_missing, _capabilities, _source, _ranges, _texts, _paths, sizes) for fault in rule(request))
     return next(faults, None) or next(_unadvertised(request, advertised), None)
 
 
@@ -79,17 +71,8 @@ def precondition_fault(request: Message, advertised: Advertised) -> str | None:
     return "staging_target_path is required: this driver's volumes are staged first"
 
 
-def missing(message: Message, required: Mapping[type[Message], tuple[str, ...]] = _REQUIRED) -> Iterator[str]:
-    """The required fields that are not set. required: their paths, as in `volume.volume_id`, by the type of the message."""
-    for path in required.get(type(message), ()):
-        owner: Any = message
-        *parents, name = path.split(".")
-        for parent in parents:
-            owner = getattr(owner, parent)
-        field = owner.DESCRIPTOR.fields_by_name[name]
-        present = owner.HasField(name) if field.has_presence else bool(getattr(owner, name))
-        if not present:
-            yield f"{path} is required"
+def _missing(request: Message) -> Iterator[str]:
+    yield from missing(request, _REQUIRED)
 
 
 def _capabilities(request: Message) -> Iterator[str]:
@@ -142,32 +125,10 @@ def _texts(request: Message) -> Iterator[str]:
 def _paths(request: Message) -> Iterator[str]:
     """Paths that a driver makes or removes must be absolute. volume_path is only looked at: any text that names nothing is NotFound."""
     for field, value in request.ListFields():
-        if field.name in _PATHS and "\0" in value:
+        if field.name in PATHS and "\0" in value:
             yield f"{field.name}: has a NUL byte"
-        if field.name in _MADE_PATHS and not value.startswith("/"):
+        if field.name in MADE_PATHS and not value.startswith("/"):
             yield f"{field.name}: {value!r} is not absolute"
-
-
-def sizes(message: Message, path: str = "") -> Iterator[str]:
-    """Strings, maps and mount_flags that are longer than CSI allows, at any depth."""
-    for field, value in message.ListFields():
-        here = f"{path}{field.name}"
-        if is_map(field):
-            yield from _over(here, sum(len(text.encode()) for pair in value.items() for text in pair), MAP_BYTES_MAX)
-        elif field.name == "mount_flags":
-            yield from _over(here, sum(len(flag.encode()) for flag in value), MAP_BYTES_MAX)
-        elif field.type == FieldDescriptor.TYPE_STRING and field.name not in _NO_LIMIT:
-            limit = NODE_ID_BYTES_MAX if "node_id" in field.name else STRING_BYTES_MAX
-            for text in value if field.is_repeated else (value,):
-                yield from _over(here, len(text.encode()), limit)
-        elif field.type == FieldDescriptor.TYPE_MESSAGE:
-            for number, part in enumerate(value) if field.is_repeated else ((None, value),):
-                yield from sizes(part, f"{here}." if number is None else f"{here}[{number}].")
-
-
-def _over(path: str, size: int, limit: int) -> Iterator[str]:
-    if size > limit:
-        yield f"{path}: {size} bytes, {limit} are allowed"
 
 
 def _unadvertised(request: Message, advertised: Advertised) -> Iterator[str]:

@@ -6,43 +6,25 @@ import asyncio
 import dataclasses
 import inspect
 import traceback
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 from google.protobuf.message import Message
 
 from mooring.base.clock import Clock, ending_in, time_left_s
 from mooring.base.log import logger
 from mooring.base.logform import Lines
+from mooring.csi.book.answers import faults
+from mooring.csi.book.subject import Subject, changed_by
 from mooring.csi.driver import Rpc
 from mooring.csi.errors import DriverError
 from mooring.csi.redact import redacted, scrubbed
 from mooring.driver.checks import Advertised, precondition_fault, request_fault
-from mooring.driver.response_checks import response_fault
 from mooring.driver.steps import measured
 from mooring.wire.grpc.codes import Code
 
 _log = logger(__name__)
-
-_LOCKED_BY: Final[Mapping[str, tuple[str, str]]] = {
-    "create_volume": ("volume name", "name"),
-    "delete_volume": ("volume", "volume_id"),
-    "controller_publish_volume": ("volume", "volume_id"),
-    "controller_unpublish_volume": ("volume", "volume_id"),
-    "controller_expand_volume": ("volume", "volume_id"),
-    "controller_modify_volume": ("volume", "volume_id"),
-    "create_snapshot": ("snapshot name", "name"),
-    "delete_snapshot": ("snapshot", "snapshot_id"),
-    "create_volume_group_snapshot": ("group snapshot name", "name"),
-    "delete_volume_group_snapshot": ("group snapshot", "group_snapshot_id"),
-    "node_stage_volume": ("volume", "volume_id"),
-    "node_unstage_volume": ("volume", "volume_id"),
-    "node_publish_volume": ("volume", "volume_id"),
-    "node_unpublish_volume": ("volume", "volume_id"),
-    "node_expand_volume": ("volume", "volume_id"),
-}
-"""The calls that change something: what they lock, and the field that names it."""
 
 Method = Callable[[Any], Awaitable[Any]]
 
@@ -65,7 +47,7 @@ class Guard:
     """Answers calls with a driver's methods. May be entered by many callers at once on one event loop."""
 
     def __init__(self) -> None:
-        self._running: dict[tuple[str, str], str] = {}  # what is locked, and the call that holds it
+        self._running: dict[Subject, str] = {}  # what is locked, and the call that holds it
         self._observers: list[tuple[Observer, Clock]] = []
 
     def observe(self, observer: Observer, clock: Clock) -> None:
@@ -101,7 +83,7 @@ class Guard:
             raise DriverError(Code.FAILED_PRECONDITION, fault)
         with self._only_one(rpc, request):
             response: Message = await _carried_out(rpc, method, request)
-        fault = response_fault(response) if isinstance(response, rpc.response_type) else f"it is no {rpc.response_type.DESCRIPTOR.name}"
+        fault = _fault(response) if isinstance(response, rpc.response_type) else f"it is no {rpc.response_type.DESCRIPTOR.name}"
         if fault is None:
             return response
         _log.error("The driver's answer breaks the rules of CSI", method=rpc.name, fault=fault)
@@ -110,18 +92,21 @@ class Guard:
     @contextmanager
     def _only_one(self, rpc: Rpc[Any, Any], request: Message) -> Iterator[None]:
         """Holds what the call works on. Raises Aborted while another call holds it, as CSI asks: the caller comes back."""
-        if rpc.attribute not in _LOCKED_BY:
+        if (subject := changed_by(rpc, request)) is None:
             yield
             return
-        kind, field = _LOCKED_BY[rpc.attribute]
-        key = (kind, getattr(request, field))
-        if key in self._running:
-            raise DriverError(Code.ABORTED, f"{self._running[key]} is pending for {kind} {key[1]!r}")
-        self._running[key] = rpc.name
+        if subject in self._running:
+            raise DriverError(Code.ABORTED, f"{self._running[subject]} is pending for {subject}")
+        self._running[subject] = rpc.name
         try:
             yield
         finally:
-            del self._running[key]
+            del self._running[subject]
+
+
+def _fault(response: Message) -> str | None:
+    """The first rule that an answer breaks by itself, None for none."""
+    return next((f"{found} ({rule.number})" for rule, found in faults(response)), None)
 
 
 async def patiently(rpc: Rpc[Any, Any], method: Method, limit_s: float | None, request: Message) -> Any:

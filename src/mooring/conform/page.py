@@ -1,0 +1,51 @@
+"""The book as a page of the documentation: `python -m mooring.conform.page > docs/csi-rules.md`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Final
+
+from mooring.csi.book.rule import Rule
+from mooring.csi.book.watcher import BOOK
+
+_CHAPTERS: Final = {
+    "CSI10": "Who the driver is, and what it can do",
+    "CSI11": "An answer by itself",
+    "CSI2": "Volumes made, deleted and grown",
+    "CSI3": "Volumes published to nodes",
+    "CSI4": "Snapshots and groups",
+    "CSI50": "The node",
+    "CSI51": "Volumes on the node",
+    "CSI6": "Lists",
+    "CSI7": "Errors, secrets, and calls that never end",
+}
+
+_HEAD: Final = """# The rules of CSI
+
+CSI's specification says what a driver must do, and Kubernetes expects a little more. Mooring has these demands as a book of numbered rules.
+A number never changes its meaning. `mooring dev` watches each call to your driver, and names the rule that a call breaks:
+[dev](dev.md#your-own-driver). Each rule says here what it demands, what a cluster does after a breach, and how to mend it.
+
+This page is made from the book: `python -m mooring.conform.page > docs/csi-rules.md`.
+"""
+
+
+def page() -> str:
+    return "\n".join([_HEAD, *_chapters()])
+
+
+def _chapters() -> Iterator[str]:
+    for prefix, title in _CHAPTERS.items():
+        yield f"## {title}\n"
+        yield from (_entry(rule) for number, rule in sorted(BOOK.items()) if number.startswith(prefix))
+
+
+def _entry(rule: Rule) -> str:
+    title = f"{rule.title[0].upper()}{rule.title[1:]}"
+    demand = f"{rule.asks} ([{rule.place}]({rule.source}))" if rule.place else rule.asks
+    return f"### {rule.number}: {title}\n\n{demand}\n\n- Kubernetes: {rule.kubernetes}\n- Mend: {rule.mend}\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

@@ -1,0 +1,133 @@
+"""CSI7xx: errors, secrets in texts, and calls that never end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from mooring.csi.book.exchange import Exchange
+from mooring.csi.book.past import Past
+from mooring.csi.book.rule import Breach, Rule
+from mooring.csi.book.subject import changed_by
+from mooring.csi.redact import secret_values
+from mooring.wire.grpc.codes import Code
+from mooring.wire.grpc.errors import DEADLINE_TEXT, LOST_TEXT
+
+NO_CODE = Rule(
+    "CSI701",
+    "an error without a code",
+    "An error has a code of gRPC's that says what went wrong.",
+    "error-scheme",
+    "Unknown means to Kubernetes that the call failed for good: it forgets the volume that the call may have made, or tries another node.",
+    "Catch errors at the top of each call, and answer Internal, Unavailable or what fits, with a text.",
+)
+SECRET_TOLD = Rule(
+    "CSI702",
+    "a secret stands in an error",
+    "No secret of a request stands in an error, an answer or a log.",
+    "secrets-requirements",
+    "The text goes to an Event of the claim or the pod, which everybody in the namespace reads.",
+    "Keep secrets out of command lines and URLs whose failure you pass on; strip them from texts.",
+)
+SECRET_ANSWERED = Rule(
+    "CSI703",
+    "a secret stands in an answer",
+    "No secret of a request stands in volume_context, publish_context or an id.",
+    "secrets-requirements",
+    "The PersistentVolume or VolumeAttachment keeps it, for everybody who may read these objects.",
+    "Give the node its secrets by nodeStageSecretRef or nodePublishSecretRef of the class.",
+)
+SILENT = Rule(
+    "CSI704",
+    "a call is not answered in time",
+    "A call is answered within its deadline; work that takes longer goes on, and the repeated call is answered with Aborted meanwhile.",
+    "timeouts",
+    "Kubernetes gives up, doubles the wait, and asks again; it can't tell whether the work was done.",
+    "Answer Aborted for work that goes on in the background, and OK when it is done; give your own calls a deadline below the caller's.",
+)
+STILL_ABORTED = Rule(
+    "CSI705",
+    "Aborted, and nothing is under way",
+    "Aborted says that another call for the same volume is under way; when that has ended, the call goes through.",
+    "error-scheme",
+    "Kubernetes asks again for ever, since Aborted asks it to.",
+    "Free the volume's lock in a `finally` (Go: `defer`), also when the caller gave up.",
+)
+NO_MESSAGE = Rule(
+    "CSI706",
+    "an answer that can't be read",
+    "An OK comes with the message that CSI declares for the call.",
+    "rpc-interface",
+    "The sidecar takes it for a failure whose effect is unknown, and asks again.",
+    "Generate the messages from CSI's csi.proto.",
+)
+DIED = Rule(
+    "CSI707",
+    "the connection broke in the middle of a call",
+    "A driver answers each call that it began.",
+    "rpc-interface",
+    "The kubelet starts the container again; whatever the call did is unknown until it is repeated.",
+    "Look for the panic or exception in the driver's log; let no error of one call end the process.",
+)
+NO_TEXT = Rule(
+    "CSI708",
+    "an error without a text",
+    "An error has a text that tells people what went wrong.",
+    "error-scheme",
+    "The Event on the claim or pod is empty: nobody can tell why the volume is stuck.",
+    "Say what failed, and what to do about it.",
+)
+
+RULES: Final = (NO_CODE, SECRET_TOLD, SECRET_ANSWERED, SILENT, STILL_ABORTED, NO_MESSAGE, DIED, NO_TEXT)
+
+ABORTED_MAX: Final = 3
+"""So often in a row; once may be the end of a call that nobody here saw."""
+_SECRET_LENGTH_MIN: Final = 4
+"""A shorter secret can't be told from other text."""
+
+
+def judge(exchange: Exchange, past: Past) -> Iterator[Breach]:
+    error = exchange.error
+    if error is None:
+        yield from _answer(exchange)
+    elif error.answered:
+        yield exchange.breaks(NO_MESSAGE, error.message)
+    elif error.code == Code.DEADLINE_EXCEEDED and error.message == DEADLINE_TEXT:
+        if not error.unsent:
+            yield exchange.breaks(SILENT, f"no answer within {exchange.limit_s:g} s")
+    elif error.code == Code.UNAVAILABLE and error.message == LOST_TEXT:
+        yield exchange.breaks(DIED, error.message)
+    elif not error.unsent:
+        yield from _error(exchange, error.code, error.message)
+    yield from _aborted(exchange, past)
+
+
+def _error(exchange: Exchange, code: int, text: str) -> Iterator[Breach]:
+    if code == Code.UNKNOWN or code not in set(Code):
+        yield exchange.breaks(NO_CODE, str(exchange.error))
+    if any(secret in text for secret in _secrets(exchange)):
+        yield exchange.breaks(SECRET_TOLD, "a secret of the request stands in the error's text")
+    if not text.strip() and code != Code.UNIMPLEMENTED:
+        yield exchange.breaks(NO_TEXT, f"{exchange.error}")
+
+
+def _answer(exchange: Exchange) -> Iterator[Breach]:
+    secrets = _secrets(exchange)
+    if secrets and (text := str(exchange.response)) and any(secret in text for secret in secrets):
+        yield exchange.breaks(SECRET_ANSWERED, "a secret of the request stands in the answer")
+
+
+def _secrets(exchange: Exchange) -> list[str]:
+    return [secret for secret in secret_values(exchange.request) if len(secret) >= _SECRET_LENGTH_MIN]
+
+
+def _aborted(exchange: Exchange, past: Past) -> Iterator[Breach]:
+    if (subject := changed_by(exchange.rpc, exchange.request)) is None:
+        return
+    key = exchange.where, exchange.rpc.attribute, subject.name
+    if exchange.code != Code.ABORTED:
+        past.aborted.drop(key)
+    elif exchange.alone:
+        times = past.aborted[key] = (past.aborted.get(key) or 0) + 1
+        if times >= ABORTED_MAX:
+            yield exchange.breaks(STILL_ABORTED, f"{times} times in a row, with no other call for it under way: {exchange.error}")

@@ -1,0 +1,82 @@
+"""One call to a driver that has ended, with what can be seen of its effects."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from google.protobuf.message import Message
+
+from mooring.csi.book.rule import Breach, Rule
+from mooring.csi.book.subject import named_by
+from mooring.csi.driver import Rpc
+from mooring.csi.errors import NON_FINAL, DriverError
+from mooring.wire.grpc.codes import Code
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Place:
+    """A path on a node after a call. is_mount: something is mounted there; readonly: so that nobody writes through it.
+
+    kind: `folder`, `file`, `device`, "" where there is nothing. elsewhere: the points of mounts that came since the call began.
+    """
+
+    kind: str
+    is_mount: bool = False
+    readonly: bool = False
+    elsewhere: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Exchange:
+    """request, and response or error, as they went over the wire. where: the node that was called, "" for the controller.
+
+    alone: no other call changed the same thing meanwhile. seconds: how long it took. limit_s: its deadline. target, staging: the paths that
+    a call to a node named; None where nobody can see them.
+    """
+
+    rpc: Rpc[Any, Any]
+    request: Any
+    response: Any = None
+    error: DriverError | None = None
+    where: str = ""
+    alone: bool = True
+    seconds: float = 0.0
+    limit_s: float = 0.0
+    target: Place | None = None
+    staging: Place | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.error is None
+
+    @property
+    def code(self) -> int:
+        return Code.OK if self.error is None else self.error.code
+
+    @property
+    def refused(self) -> bool:
+        """The driver said no for good: it is not at work on it any more, and the same call will be told the same."""
+        return self.error is not None and self.error.code not in NON_FINAL and not self.error.unsent
+
+    def breaks(self, rule: Rule, found: str) -> Breach:
+        about = named_by(self.rpc, self.request)
+        return Breach(rule, self.rpc.name, "" if about is None else str(about), found, self.where)
+
+    def is_of(self, *attributes: str) -> bool:
+        """True for one of these calls, by their methods' names."""
+        return self.rpc.attribute in attributes
+
+
+def same_request(one: Message, other: Message) -> bool:
+    """True for requests that ask for the same. Secrets may have been changed meanwhile."""
+    return _without_secrets(one) == _without_secrets(other)
+
+
+def _without_secrets(request: Message) -> Message:
+    if "secrets" not in request.DESCRIPTOR.fields_by_name:
+        return request
+    copy = type(request)()
+    copy.CopyFrom(request)
+    copy.ClearField("secrets")
+    return copy

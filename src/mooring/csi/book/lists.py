@@ -1,0 +1,111 @@
+"""CSI6xx: lists, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from mooring.csi.book.exchange import Exchange
+from mooring.csi.book.past import Past, Walk
+from mooring.csi.book.rule import Breach, Rule
+
+ENDLESS = Rule(
+    "CSI601",
+    "a list never ends",
+    "Each page's next_token leads on, and the last page has none.",
+    "listvolumes",
+    "Sidecars ask page after page and never see the end: no drift is noticed, and the driver is busy.",
+    "Leave next_token empty on the last page; make tokens of the place in the list.",
+)
+TOO_MANY = Rule(
+    "CSI602",
+    "a page has more entries than max_entries",
+    "A page has at most max_entries entries, if that is above 0.",
+    "listvolumes",
+    "A page may be longer than a message can be, and then the whole list fails.",
+    "Cut the page at max_entries, and answer with a next_token.",
+)
+TWICE = Rule(
+    "CSI603",
+    "a list has an entry twice",
+    "A walk over all pages sees each volume and snapshot once.",
+    "listvolumes",
+    "A volume's published nodes are read from one of the two entries: the attacher may detach what is in use.",
+    "Order the list by id, and make the token of the last id that was listed.",
+)
+FILTER = Rule(
+    "CSI604",
+    "ListSnapshots ignores its filter",
+    "With snapshot_id or source_volume_id, ListSnapshots lists only what matches; nothing, if nothing does.",
+    "listsnapshots",
+    "The snapshotter reads another snapshot's state for its own: a restore may begin too early.",
+    "Compare snapshot_id and source_volume_id, and answer OK with no entries for ids that you don't know.",
+)
+
+RULES: Final = (ENDLESS, TOO_MANY, TWICE, FILTER)
+
+PAGES_MAX: Final = 10_000
+
+
+def judge(exchange: Exchange, past: Past) -> Iterator[Breach]:
+    if not exchange.ok or not exchange.is_of("list_volumes", "list_snapshots"):
+        return
+    request, response = exchange.request, exchange.response
+    if 0 < request.max_entries < len(response.entries):
+        yield exchange.breaks(TOO_MANY, f"max_entries is {request.max_entries}, and the page has {len(response.entries)}")
+    if exchange.is_of("list_snapshots"):
+        yield from _filtered(exchange)
+    yield from _page(exchange, past)
+
+
+def _filtered(exchange: Exchange) -> Iterator[Breach]:
+    request = exchange.request
+    for entry in exchange.response.entries:
+        snapshot = entry.snapshot
+        if request.snapshot_id and snapshot.snapshot_id != request.snapshot_id:
+            yield exchange.breaks(FILTER, f"snapshot_id is {request.snapshot_id!r}, and {snapshot.snapshot_id!r} is listed")
+            return
+        if request.source_volume_id and snapshot.source_volume_id != request.source_volume_id:
+            told = f"{snapshot.snapshot_id!r} of volume {snapshot.source_volume_id!r}"
+            yield exchange.breaks(FILTER, f"source_volume_id is {request.source_volume_id!r}, and {told} is listed")
+            return
+
+
+def _page(exchange: Exchange, past: Past) -> Iterator[Breach]:
+    """A walk begins at the page without a token, and goes on at the tokens that the driver gave. Two walks at once are one to this."""
+    request, response = exchange.request, exchange.response
+    key = _walk_of(exchange)
+    if not request.starting_token:
+        past.walks[key] = Walk(set(), set())
+    walk = past.walks.get(key)
+    if walk is None:
+        return
+    ids = [entry.volume.volume_id if exchange.is_of("list_volumes") else entry.snapshot.snapshot_id for entry in response.entries]
+    again = _first_again(ids, walk.ids)
+    walk.tokens.add(request.starting_token)
+    if response.next_token in walk.tokens - {""} or (response.next_token and len(walk.tokens) > PAGES_MAX):
+        past.walks.drop(key)
+        yield exchange.breaks(ENDLESS, f"next_token is {response.next_token!r}, with which a page of this list was asked for already")
+    elif again is not None:
+        yield exchange.breaks(TWICE, f"{again!r} is listed a second time")
+    if not response.next_token:
+        past.walks.drop(key)
+
+
+def _first_again(ids: list[str], seen: set[str]) -> str | None:
+    """The first id that was seen before; all of them are seen now."""
+    again = None
+    for one in ids:
+        if one and one in seen and again is None:
+            again = one
+        seen.add(one)
+    return again
+
+
+def _walk_of(exchange: Exchange) -> bytes:
+    copy = type(exchange.request)()
+    copy.CopyFrom(exchange.request)
+    for name in ("starting_token", "max_entries", "secrets"):
+        if name in copy.DESCRIPTOR.fields_by_name:
+            copy.ClearField(name)
+    return f"{exchange.where}{exchange.rpc.path}".encode() + bytes(copy.SerializeToString(deterministic=True))

@@ -1,0 +1,165 @@
+"""CSI5xx: the node: who it is, what is mounted on it, how full and how large that is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from mooring.csi.book.exchange import Exchange, same_request
+from mooring.csi.book.past import Past
+from mooring.csi.book.rule import Breach, Rule
+
+SAME_NODE = Rule(
+    "CSI501",
+    "the node's id changes",
+    "NodeGetInfo answers the same node_id as long as volumes are published to the node.",
+    "nodegetinfo",
+    "CSINode gets the new id, and the volumes of the old one are never detached.",
+    "Take the id from something that a restart does not change: a machine id, the Node's name.",
+)
+TWO_NODES = Rule(
+    "CSI502",
+    "two nodes have one id",
+    "A node_id names one node.",
+    "nodegetinfo",
+    "A volume is attached to one machine and mounted on another: the mount fails, or the data is damaged.",
+    "Answer an id of the machine, not one of the driver's set-up.",
+)
+NOT_THERE = Rule(
+    "CSI511",
+    "NodePublishVolume answers OK, and nothing is at target_path",
+    "After NodePublishVolume the volume is at target_path: mounted on a folder, or a block device.",
+    "nodepublishvolume",
+    "The pod starts on an empty folder of the node's disk; what it writes is lost, and fills the node.",
+    "Mount before you answer, and look at the mount table, not at the tool's exit code alone.",
+)
+ELSEWHERE = Rule(
+    "CSI512",
+    "NodePublishVolume mounts elsewhere",
+    "The volume is at the very target_path of the request.",
+    "nodepublishvolume",
+    "The pod starts on an empty folder of the node's disk, and the mount is never taken away.",
+    "Mount on target_path as it stands in the request, without a prefix and without following links.",
+)
+WRITABLE = Rule(
+    "CSI513",
+    "a read-only volume can be written to",
+    "With readonly, the volume is mounted so that nobody writes to it through target_path.",
+    "nodepublishvolume",
+    "A pod changes data that others only read.",
+    "Mount with `ro`; a bind mount needs a second mount call, with `remount,bind,ro`.",
+)
+WRONG_KIND = Rule(
+    "CSI514",
+    "what is at target_path is no volume of that kind",
+    "A volume with a mount capability is a folder, one with a block capability is a device or a file.",
+    "nodepublishvolume",
+    "The container does not start.",
+    "Make a folder as target_path for mount, a file for block, and mount the volume on it.",
+)
+LEFT = Rule(
+    "CSI515",
+    "NodeUnpublishVolume leaves target_path behind",
+    "After NodeUnpublishVolume nothing is at target_path any more: the plugin unmounts it, and removes the folder or file.",
+    "nodeunpublishvolume",
+    "The pod stays Terminating until the kubelet has cleaned up; a mount that stays keeps the volume from being detached.",
+    "Unmount, then remove the empty folder or file; never remove a folder with all that is in it.",
+)
+LEFT_STAGED = Rule(
+    "CSI516",
+    "NodeUnstageVolume leaves the volume mounted",
+    "After NodeUnstageVolume the volume is not mounted at staging_target_path any more.",
+    "nodeunstagevolume",
+    "The volume is detached while it is mounted here: writes are lost, and the next mount sees a damaged file system.",
+    "Unmount before you answer, and fail while it can't be unmounted.",
+)
+AGAIN = Rule(
+    "CSI517",
+    "a repeated call to the node fails",
+    "NodeStageVolume, NodePublishVolume and their opposites answer OK for what is done already.",
+    "node-service-rpc",
+    "After a lost answer or a restart of the kubelet the pod never starts, or never ends.",
+    "Look at the mount table first, and answer OK where there is nothing to do.",
+)
+GROWN = Rule(
+    "CSI518",
+    "NodeExpandVolume answers a size that was not asked for",
+    "NodeExpandVolume's capacity_bytes is at least required_bytes and at most limit_bytes, or 0.",
+    "nodeexpandvolume",
+    "The claim shows a size that the file system does not have.",
+    "Answer the file system's size after the growth, or leave it out.",
+)
+
+RULES: Final = (SAME_NODE, TWO_NODES, NOT_THERE, ELSEWHERE, WRITABLE, WRONG_KIND, LEFT, LEFT_STAGED, AGAIN, GROWN)
+
+_PATHS: Final = {
+    "node_stage_volume": "staging_target_path",
+    "node_unstage_volume": "staging_target_path",
+    "node_publish_volume": "target_path",
+    "node_unpublish_volume": "target_path",
+}
+
+
+def judge(exchange: Exchange, past: Past) -> Iterator[Breach]:
+    if exchange.refused and exchange.alone and exchange.rpc.attribute in _PATHS:
+        yield from _refused(exchange, past)
+    if not exchange.ok:
+        return
+    if exchange.is_of("node_get_info"):
+        yield from _identity(exchange, past)
+    elif exchange.is_of("node_publish_volume"):
+        yield from _published(exchange)
+    elif exchange.is_of("node_unpublish_volume"):
+        yield from _unpublished(exchange)
+    elif exchange.is_of("node_unstage_volume") and exchange.staging is not None and exchange.staging.is_mount:
+        yield exchange.breaks(LEFT_STAGED, f"{exchange.request.staging_target_path} is still mounted")
+    elif exchange.is_of("node_expand_volume"):
+        size, wanted = exchange.response.capacity_bytes, exchange.request.capacity_range
+        if size and (size < wanted.required_bytes or 0 < wanted.limit_bytes < size):
+            asked = f"at least {wanted.required_bytes}" if size < wanted.required_bytes else f"at most {wanted.limit_bytes}"
+            yield exchange.breaks(GROWN, f"capacity_bytes is {size}, and {asked} was asked for")
+
+
+def _identity(exchange: Exchange, past: Past) -> Iterator[Breach]:
+    now, before = exchange.response.node_id, past.node_ids.get(exchange.where)
+    if before is not None and now != before:
+        yield exchange.breaks(SAME_NODE, f"node_id was {before!r}, and is {now!r}")
+    others = [where for where, other in past.node_ids.items() if where != exchange.where and other == now and where and exchange.where]
+    if others:
+        yield exchange.breaks(TWO_NODES, f"node_id {now!r} is that of {others[0]}, too")
+
+
+def _refused(exchange: Exchange, past: Past) -> Iterator[Breach]:
+    path = _PATHS[exchange.rpc.attribute]
+    key = exchange.where, path, getattr(exchange.request, path)
+    if exchange.is_of("node_unstage_volume", "node_unpublish_volume"):
+        if key in past.off_node:
+            yield exchange.breaks(AGAIN, f"the same call succeeded before, and fails now: {exchange.error}")
+        return
+    before = past.on_node.get(key)
+    if before is not None and same_request(before.request, exchange.request):
+        yield exchange.breaks(AGAIN, f"the same call succeeded before, and fails now: {exchange.error}")
+
+
+def _published(exchange: Exchange) -> Iterator[Breach]:
+    place, request = exchange.target, exchange.request
+    if place is None:
+        return
+    is_block = request.volume_capability.HasField("block")
+    if not place.kind or not (place.is_mount or (is_block and place.kind == "device")):
+        if place.elsewhere:
+            yield exchange.breaks(ELSEWHERE, f"{request.target_path} is no mount, and {place.elsewhere[0]} became one")
+        else:
+            what = "is no mount" if place.kind else "does not exist"
+            yield exchange.breaks(NOT_THERE, f"{request.target_path} {what}")
+    elif is_block == (place.kind == "folder"):
+        yield exchange.breaks(WRONG_KIND, f"{request.target_path} is a {place.kind}, and {'block' if is_block else 'mount'} was asked for")
+    elif request.readonly and not is_block and not place.readonly:
+        yield exchange.breaks(WRITABLE, f"{request.target_path} is mounted read-write")
+
+
+def _unpublished(exchange: Exchange) -> Iterator[Breach]:
+    place = exchange.target
+    if place is not None and (place.is_mount or place.kind):
+        left = "is still mounted" if place.is_mount else f"is still there, as a {place.kind}"
+        yield exchange.breaks(LEFT, f"{exchange.request.target_path} {left}")

@@ -1,0 +1,74 @@
+"""CSI3xx: volumes published to nodes by the controller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from mooring.csi.book.exchange import Exchange, same_request
+from mooring.csi.book.past import SINGLE_NODE_MODES, Past
+from mooring.csi.book.rule import Breach, Rule
+
+SAME_CONTEXT = Rule(
+    "CSI301",
+    "ControllerPublishVolume's answer changes",
+    "A repeated ControllerPublishVolume answers with the same publish_context.",
+    "controllerpublishvolume",
+    "The VolumeAttachment holds the last answer, and the node may have worked with the first one.",
+    "Work publish_context out from the attachment as it is.",
+)
+REFUSED_AGAIN = Rule(
+    "CSI302",
+    "ControllerPublishVolume refuses what is published already",
+    "ControllerPublishVolume answers OK for a volume that is published to this node in the same way.",
+    "controllerpublishvolume",
+    "After a lost answer the VolumeAttachment never becomes attached, and the pod waits for ever.",
+    "Look first whether the volume is published to this node, and answer with its publish_context.",
+)
+TWO_NODES = Rule(
+    "CSI303",
+    "a volume for one node is published to two",
+    "A volume of a single-node access mode that is published to a node is refused elsewhere, with FailedPrecondition.",
+    "controllerpublishvolume",
+    "Kubernetes does not ask for this by itself, but after a forced detach both nodes may write: the data is damaged.",
+    "Refuse with FailedPrecondition, and name the node that has the volume.",
+)
+ABSENT = Rule(
+    "CSI304",
+    "ControllerUnpublishVolume fails for a volume that is not published",
+    "ControllerUnpublishVolume answers OK for a volume that is not published to the node.",
+    "controllerunpublishvolume",
+    "After a lost answer the VolumeAttachment's finalizer stays for ever, and the volume can go to no other node.",
+    "Answer OK where there is nothing to unpublish.",
+)
+
+RULES: Final = (SAME_CONTEXT, REFUSED_AGAIN, TWO_NODES, ABSENT)
+
+
+def judge(exchange: Exchange, past: Past) -> Iterator[Breach]:
+    if not exchange.alone:
+        return
+    if exchange.is_of("controller_publish_volume"):
+        yield from _published(exchange, past)
+    elif exchange.is_of("controller_unpublish_volume"):
+        yield from _unpublished(exchange, past)
+
+
+def _published(exchange: Exchange, past: Past) -> Iterator[Breach]:
+    request = exchange.request
+    before = past.published.get((request.volume_id, request.node_id))
+    if before is not None and same_request(before.request, request):
+        if exchange.refused:
+            yield exchange.breaks(REFUSED_AGAIN, f"it is published to {request.node_id!r}, and fails now: {exchange.error}")
+        elif exchange.ok and before.response.publish_context != exchange.response.publish_context:
+            yield exchange.breaks(SAME_CONTEXT, f"publish_context for {request.node_id!r} changed")
+    if exchange.ok and request.volume_capability.access_mode.mode in SINGLE_NODE_MODES:
+        others = [node for volume, node in past.published if volume == request.volume_id and node != request.node_id]
+        if others:
+            yield exchange.breaks(TWO_NODES, f"it is published to {others[0]!r}, and to {request.node_id!r} now")
+
+
+def _unpublished(exchange: Exchange, past: Past) -> Iterator[Breach]:
+    volume, node = exchange.request.volume_id, exchange.request.node_id
+    if exchange.refused and (volume, node) in past.unpublished:
+        yield exchange.breaks(ABSENT, f"it was unpublished from {node!r} before, and fails now: {exchange.error}")

@@ -1,0 +1,50 @@
+"""A rule of the book, and a breach of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+SPECIFICATION: Final = "https://github.com/container-storage-interface/spec/blob/v1.12.0/spec.md"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rule:
+    """One demand on a driver.
+
+    number: `CSI201`. title: the breach in a few words. asks: the demand, in our words. place: the section of CSI's specification that
+    makes it, as the anchor of its heading; "" for a demand of Kubernetes alone. kubernetes: what a cluster does after a breach. mend: the
+    author's next step.
+    """
+
+    number: str
+    title: str
+    asks: str
+    place: str
+    kubernetes: str
+    mend: str
+
+    @property
+    def source(self) -> str:
+        """Where the demand is written down."""
+        return f"{SPECIFICATION}#{self.place}" if self.place else "Kubernetes"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Breach:
+    """A driver broke a rule. rpc: the call that showed it. subject: what the call was about. where: the node, "" for the controller.
+
+    found: what the driver did, in one line without secrets.
+    """
+
+    rule: Rule
+    rpc: str
+    subject: str
+    found: str
+    where: str = ""
+
+    @property
+    def line(self) -> str:
+        """`CSI201 CreateVolume of volume name 'a': …`."""
+        about = f" of {self.subject}" if self.subject else ""
+        return f"{self.rule.number} {self.rpc}{about}: {self.found}"

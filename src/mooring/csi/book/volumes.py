@@ -1,0 +1,178 @@
+"""CSI2xx: volumes made, deleted and grown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from mooring.csi.book.exchange import Exchange, same_request
+from mooring.csi.book.past import Past
+from mooring.csi.book.rule import Breach, Rule
+from mooring.wire.grpc.codes import Code
+
+ANOTHER = Rule(
+    "CSI201",
+    "CreateVolume makes another volume of the same name",
+    "CreateVolume is idempotent: for a name that has its volume already, it answers with that volume.",
+    "createvolume",
+    "The provisioner repeats a call whose answer was lost: each repetition makes a volume that nobody knows or deletes.",
+    "Look the name up first, or derive the id from the name; make the volume only where there is none.",
+)
+REFUSED_AGAIN = Rule(
+    "CSI202",
+    "CreateVolume refuses the volume that it made",
+    "CreateVolume answers OK for a name that has its volume already, if that fits the request.",
+    "createvolume",
+    "After a lost answer the claim stays Pending for ever, and the volume is lost.",
+    "Compare size, source and parameters with those of the volume, and answer with it when they fit.",
+)
+SHARED_ID = Rule(
+    "CSI203",
+    "two volumes have one id",
+    "A volume_id names one volume of the driver, and no other.",
+    "createvolume",
+    "Two claims share their data; when one is deleted, the data of both is gone.",
+    "Derive the id from the whole name, or make it random and keep it.",
+)
+CAPACITY = Rule(
+    "CSI204",
+    "a volume's size is not what was asked for",
+    "A volume has at least required_bytes and at most limit_bytes; an unknown size is answered as 0.",
+    "createvolume",
+    "The provisioner refuses a volume that is too small, deletes it, and begins again.",
+    "Round up to what your backend can make, and refuse with OutOfRange what does not fit in the range.",
+)
+SOURCE = Rule(
+    "CSI205",
+    "a volume does not say what it was made from",
+    "CreateVolume's answer has the content_source of the request.",
+    "createvolume",
+    "The provisioner takes the volume for an empty one, deletes it, and begins again.",
+    "Copy volume_content_source of the request to the answer; refuse sources that you don't know.",
+)
+PLACE = Rule(
+    "CSI206",
+    "a volume is where nobody asked for it",
+    "A volume is accessible from at least one topology of accessibility_requirements.requisite.",
+    "createvolume",
+    "The pod can run on no node: the volume's node affinity fits none of those that the scheduler chose from.",
+    "Make the volume in a requisite topology, the preferred ones first, or refuse with ResourceExhausted.",
+)
+SAME_ANSWER = Rule(
+    "CSI207",
+    "CreateVolume's answer changes",
+    "A repeated CreateVolume answers with the same volume: size, context, topology.",
+    "createvolume",
+    "The PersistentVolume holds the last answer, and its context reaches the nodes: what fitted the first one may not fit it.",
+    "Keep what you answered, or work it out from the volume.",
+)
+DELETE_ABSENT = Rule(
+    "CSI208",
+    "DeleteVolume fails for a volume that is gone",
+    "DeleteVolume answers OK for a volume that does not exist.",
+    "deletevolume",
+    "After a lost answer the PersistentVolume stays Released for ever.",
+    "Answer OK where there is nothing to delete.",
+)
+FORGOTTEN = Rule(
+    "CSI209",
+    "the driver does not know its own volume",
+    "A volume that the driver made exists until DeleteVolume, also after a restart.",
+    "volume-lifecycle",
+    "Pods wait for a volume that the cluster holds for there; a detach is taken as done.",
+    "Keep volumes outside of the process's memory, and read ids as you gave them.",
+)
+GROWN = Rule(
+    "CSI210",
+    "a grown volume's size is not what was asked for",
+    "ControllerExpandVolume answers with the volume's new size, at least required_bytes and at most limit_bytes.",
+    "controllerexpandvolume",
+    "The claim shows a size that it does not have, or the growth is asked for again and again.",
+    "Answer the size after the growth; for a volume that is large enough, its size as it is.",
+)
+
+RULES: Final = (ANOTHER, REFUSED_AGAIN, SHARED_ID, CAPACITY, SOURCE, PLACE, SAME_ANSWER, DELETE_ABSENT, FORGOTTEN, GROWN)
+
+
+def judge(exchange: Exchange, past: Past) -> Iterator[Breach]:
+    if exchange.is_of("create_volume"):
+        yield from (_made if exchange.ok else _not_made)(exchange, past)
+    elif exchange.is_of("delete_volume"):
+        if exchange.code == Code.NOT_FOUND:
+            yield exchange.breaks(DELETE_ABSENT, "the driver answers NotFound")
+    elif exchange.code == Code.NOT_FOUND:
+        yield from _lost(exchange, past)
+    elif exchange.ok and exchange.is_of("controller_expand_volume"):
+        size = exchange.response.capacity_bytes
+        wrong = "it is 0, which is no size" if size == 0 else _out_of_range(size, exchange.request.capacity_range)
+        if wrong:
+            yield exchange.breaks(GROWN, wrong)
+
+
+def _made(exchange: Exchange, past: Past) -> Iterator[Breach]:
+    volume, request = exchange.response.volume, exchange.request
+    if not volume.volume_id:
+        return
+    if (wrong := _out_of_range(volume.capacity_bytes, request.capacity_range)) and volume.capacity_bytes:
+        yield exchange.breaks(CAPACITY, wrong)
+    if request.HasField("volume_content_source") and volume.content_source != request.volume_content_source:
+        told = "none" if not volume.HasField("content_source") else "another"
+        yield exchange.breaks(SOURCE, f"the request has a content source, and the answer {told}")
+    yield from _misplaced(exchange)
+    other = past.volumes.names.get(volume.volume_id)
+    if other is not None and other != request.name:
+        yield exchange.breaks(SHARED_ID, f"its id is {volume.volume_id!r}, as that of the volume that was made as {other!r}")
+    before = past.volumes.by_name.get(request.name)
+    if before is None or not exchange.alone:
+        return
+    first = before.response.volume
+    if first.volume_id != volume.volume_id:
+        yield exchange.breaks(ANOTHER, f"the first answer was volume {first.volume_id!r}, this one is {volume.volume_id!r}")
+    elif same_request(before.request, request) and (fields := _differing(first, volume)):
+        yield exchange.breaks(SAME_ANSWER, f"{', '.join(fields)} of the answer changed")
+
+
+def _not_made(exchange: Exchange, past: Past) -> Iterator[Breach]:
+    before = past.volumes.by_name.get(exchange.request.name)
+    if before is None or not exchange.alone or not exchange.refused or not same_request(before.request, exchange.request):
+        return
+    made = before.response.volume.volume_id
+    yield exchange.breaks(REFUSED_AGAIN, f"the same request made volume {made!r} before, and fails now: {exchange.error}")
+
+
+def _out_of_range(size: int, wanted: Any) -> str:
+    if size < wanted.required_bytes:
+        return f"it has {size} bytes, and at least {wanted.required_bytes} were asked for"
+    if 0 < wanted.limit_bytes < size:
+        return f"it has {size} bytes, and at most {wanted.limit_bytes} were asked for"
+    return ""
+
+
+def _misplaced(exchange: Exchange) -> Iterator[Breach]:
+    """Each requisite topology names a place; a volume must be reachable from all of one of them."""
+    requisite = [dict(one.segments) for one in exchange.request.accessibility_requirements.requisite]
+    answered = [dict(one.segments) for one in exchange.response.volume.accessible_topology]
+    if not requisite or not answered:
+        return
+    if not any(_fits(place, wanted) for place in answered for wanted in requisite):
+        yield exchange.breaks(PLACE, f"it is in {answered[0]}, and none of the {len(requisite)} requisite topologies is that")
+
+
+def _fits(place: dict[str, str], wanted: dict[str, str]) -> bool:
+    """True for a place from which the wanted one sees the volume. A key that the place lacks does not matter to it."""
+    return all(wanted.get(key) == value for key, value in place.items())
+
+
+def _differing(first: Any, second: Any) -> list[str]:
+    fields = ("capacity_bytes", "volume_context", "content_source", "accessible_topology")
+    return [name for name in fields if getattr(first, name) != getattr(second, name)]
+
+
+def _lost(exchange: Exchange, past: Past) -> Iterator[Breach]:
+    """NotFound for a volume that is there by the driver's own word. A call to unpublish may mean the node."""
+    identity = getattr(exchange.request, "volume_id", "")
+    made = past.volumes.names.get(identity) if identity else None
+    if made is None or not exchange.alone or exchange.is_of("controller_publish_volume", "controller_unpublish_volume"):
+        return
+    if not exchange.rpc.service.startswith("Node") or exchange.is_of("node_stage_volume", "node_publish_volume"):
+        yield exchange.breaks(FORGOTTEN, f"the driver made it as {made!r}, and answers NotFound: {exchange.error}")

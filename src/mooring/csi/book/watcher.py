@@ -1,0 +1,84 @@
+"""Watches a driver's calls, and gives the rules that they break."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from google.protobuf.message import Message
+
+from mooring.csi.book import answers, errors, identity, lists, node, publishing, snapshots, volumes
+from mooring.csi.book.exchange import Exchange
+from mooring.csi.book.past import Past
+from mooring.csi.book.rule import Breach, Rule
+from mooring.csi.book.subject import Subject, changed_by
+from mooring.csi.driver import Rpc
+from mooring.csi.errors import DriverError
+from mooring.csi.redact import scrubbed
+from mooring.wire.grpc.codes import Code
+
+CANCELED: Final = DriverError(Code.CANCELED, "the caller gave up")
+
+_CHAPTERS: Final = (identity, answers, volumes, publishing, snapshots, node, lists, errors)
+
+BOOK: Final[Mapping[str, Rule]] = {rule.number: rule for chapter in _CHAPTERS for rule in chapter.RULES}
+"""Every rule by its number."""
+
+Judge = Callable[[Exchange, Past], Iterator[Breach]]
+_JUDGES: Final[tuple[Judge, ...]] = tuple(chapter.judge for chapter in _CHAPTERS)
+
+
+@dataclasses.dataclass(slots=True)
+class Under:
+    """A call under way. alone: whether it has been the only one so far that changes its subject."""
+
+    rpc: Rpc[Any, Any]
+    request: Message
+    where: str
+    subject: Subject | None
+    alone: bool = True
+
+
+class Watcher:
+    """One driver's. on_breach: is told of the first breach of each rule by each call."""
+
+    def __init__(self, on_breach: Callable[[Breach], None]) -> None:
+        self._on_breach = on_breach
+        self._past = Past()
+        self._under: dict[int, Under] = {}
+        self._numbers = itertools.count()
+        self.breaches: dict[tuple[str, str, str], Breach] = {}
+        """By the rule's number, the call and where it was made."""
+
+    def began(self, rpc: Rpc[Any, Any], request: Message, where: str = "") -> int:
+        """A call goes out. where: the node, "" for the controller. Gives the call's number, for `ended`."""
+        call = Under(rpc, request, where, changed_by(rpc, request))
+        if call.subject is not None:
+            for other in self._under.values():
+                if other.subject == call.subject:
+                    other.alone = call.alone = False
+        number = next(self._numbers)
+        self._under[number] = call
+        return number
+
+    def ended(self, number: int, response: Message | None, error: DriverError | None, **seen: Any) -> None:
+        """The call has ended. seen: what else an `Exchange` holds: seconds, limit_s, target, staging."""
+        call = self._under.pop(number)
+        exchange = Exchange(call.rpc, call.request, response, error, call.where, call.alone, **seen)
+        for judge in _JUDGES:
+            for breach in judge(exchange, self._past):
+                self._tell(breach, call.request)
+        self._past.note(exchange)
+
+    def forgot(self, number: int) -> None:
+        """The caller gave the call up: nobody will know how it ended."""
+        call = self._under.pop(number)
+        self._past.note(Exchange(call.rpc, call.request, None, CANCELED, call.where, call.alone))
+
+    def _tell(self, breach: Breach, request: Message) -> None:
+        key = breach.rule.number, breach.rpc, breach.where
+        if key not in self.breaches:
+            self.breaches[key] = dataclasses.replace(breach, found=scrubbed(breach.found, request))
+            self._on_breach(self.breaches[key])

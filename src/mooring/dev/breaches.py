@@ -1,0 +1,80 @@
+"""The driver under the book's rules: each breach is told once, when it happens, and all of them at the end.
+
+Lost answers are what drivers are broken by most, and they seldom happen while somebody tries a driver out. So the first call of each kind
+that changes something and succeeds is made again at once, as a sidecar does that never saw the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from mooring.base.clock import Clock
+from mooring.conform.sight import Sight
+from mooring.conform.watched import Watch
+from mooring.csi.book.rule import Breach
+from mooring.csi.book.watcher import Watcher
+from mooring.csi.driver import Driver, Rpc
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.dev.story import Story
+
+_REPEATED: Final = frozenset(
+    {
+        "create_volume",
+        "delete_volume",
+        "controller_publish_volume",
+        "controller_unpublish_volume",
+        "create_snapshot",
+        "delete_snapshot",
+        "node_stage_volume",
+        "node_unstage_volume",
+        "node_publish_volume",
+        "node_unpublish_volume",
+    }
+)
+
+
+class Breaches:
+    """story: tells them. sees_mounts: the driver's mounts are those of this process. repeats: calls are made again, as said above."""
+
+    def __init__(self, story: Story, clock: Clock, *, sees_mounts: bool, repeats: bool) -> None:
+        self._story, self._clock = story, clock
+        self._sight = Sight() if sees_mounts else None
+        self._watcher = Watcher(self._tell)
+        self._to_repeat = set(_REPEATED if repeats else ())
+
+    def watch(self, where: str = "") -> Watch:
+        """For a client. where: its node, "" for the controller."""
+        return Watch(self._watcher, where, self._clock, self._sight)
+
+    def takes(self, rpc: Rpc[Any, Any]) -> bool:
+        """True once for each kind of call that is to be made again."""
+        wanted = rpc.attribute in self._to_repeat
+        self._to_repeat.discard(rpc.attribute)
+        return wanted
+
+    def _tell(self, breach: Breach) -> None:
+        where = f" on {breach.where}" if breach.where else ""
+        self._story.happened("breach", f"{breach.line}{where}", problem=breach.rule.title)
+        self._story.happened("", f"Kubernetes: {breach.rule.kubernetes}")
+        self._story.happened("", f"Mend: {breach.rule.mend}")
+
+    def summary(self) -> Iterator[str]:
+        """Lines for the end; none when every rule was kept."""
+        breaches = self._watcher.breaches.values()
+        if not breaches:
+            return
+        count = len({breach.rule.number for breach in breaches})
+        yield f"The driver broke {count} {'rule' if count == 1 else 'rules'} of CSI:"
+        for breach in sorted(breaches, key=lambda one: (one.rule.number, one.rpc, one.where)):
+            yield f"  {breach.line}{f' on {breach.where}' if breach.where else ''}"
+            yield f"    {breach.rule.asks} {breach.rule.source}"
+
+
+def superfluous(rpc: Rpc[Any, Any], request: Any, first: Any, second: Any) -> tuple[Rpc[Any, Any], Any] | None:
+    """The call that deletes what the second of two equal calls has made beside the first; None where it made nothing."""
+    if rpc.attribute == "create_volume" and first.volume.volume_id != second.volume.volume_id:
+        return Driver.delete_volume, csi.DeleteVolumeRequest(volume_id=second.volume.volume_id, secrets=request.secrets)
+    if rpc.attribute == "create_snapshot" and first.snapshot.snapshot_id != second.snapshot.snapshot_id:
+        return Driver.delete_snapshot, csi.DeleteSnapshotRequest(snapshot_id=second.snapshot.snapshot_id, secrets=request.secrets)
+    return None

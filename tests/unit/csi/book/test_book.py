@@ -1,0 +1,358 @@
+"""Each rule of the book is broken once, and named by its number; no other rule is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mooring.csi.book.exchange import Place
+from mooring.csi.book.watcher import BOOK
+from mooring.csi.driver import Driver
+from mooring.csi.errors import DriverError
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.wire.grpc.codes import Code
+from mooring.wire.grpc.errors import DEADLINE_TEXT, LOST_TEXT
+from tests.unit.csi.book.calls import BLOCK, GIB, PATH, WRITER, Calls, Controller, Node, Service, no
+
+MOUNTED = Place("folder", is_mount=True)
+ZONE_A, ZONE_B = {"segments": {"zone": "a"}}, {"segments": {"zone": "b"}}
+
+
+def another_volume(calls: Calls) -> None:
+    calls.create()
+    calls.create({"volume_id": "id-other"})
+
+
+def refuses_its_volume(calls: Calls) -> None:
+    calls.create()
+    calls.create(no(Code.ALREADY_EXISTS))
+
+
+def one_id_for_two(calls: Calls) -> None:
+    calls.create()
+    calls.create({"volume_id": "id-a"}, name="b")
+
+
+def too_large(calls: Calls) -> None:
+    calls.create({"capacity_bytes": 2 * GIB}, capacity_range={"limit_bytes": GIB})
+
+
+def another_answer(calls: Calls) -> None:
+    calls.create({"volume_context": {"a": "1"}})
+    calls.create({"volume_context": {"a": "2"}})
+
+
+def forgets(calls: Calls) -> None:
+    calls.create()
+    calls.stage(no(Code.NOT_FOUND))
+
+
+def from_nothing(calls: Calls) -> None:
+    calls.create(volume_content_source={"volume": {"volume_id": "id-b"}})
+
+
+def another_context(calls: Calls) -> None:
+    calls.attach({"device": "1"})
+    calls.attach({"device": "2"})
+
+
+def refuses_to_attach_again(calls: Calls) -> None:
+    calls.attach()
+    calls.attach(no(Code.FAILED_PRECONDITION))
+
+
+def on_two_nodes(calls: Calls) -> None:
+    calls.attach()
+    calls.attach(node="n2")
+
+
+def refuses_to_detach_again(calls: Calls) -> None:
+    calls.attach()
+    calls.detach()
+    calls.detach(no(Code.INTERNAL))
+
+
+def another_snapshot(calls: Calls) -> None:
+    calls.snap()
+    calls.snap({"snapshot_id": "id-other"})
+
+
+def refuses_its_snapshot(calls: Calls) -> None:
+    calls.snap()
+    calls.snap(no(Code.ALREADY_EXISTS))
+
+
+def time_goes_on(calls: Calls) -> None:
+    calls.snap()
+    calls.snap({"creation_time": {"seconds": 2}})
+
+
+def ready_no_more(calls: Calls) -> None:
+    calls.snap()
+    calls.snap({"ready_to_use": False})
+
+
+def one_id_for_two_snapshots(calls: Calls) -> None:
+    calls.snap()
+    calls.snap({"snapshot_id": "id-s"}, name="t")
+
+
+def a_name_that_changes(calls: Calls) -> None:
+    calls.info()
+    calls.info("other.example.com", where="n1")
+
+
+def hidden_service(calls: Calls) -> None:
+    calls.services()
+    calls.offers(Controller.CREATE_DELETE_VOLUME)
+
+
+def not_served(calls: Calls) -> None:
+    calls.offers(Controller.CREATE_DELETE_VOLUME)
+    calls.create(no(Code.UNIMPLEMENTED))
+
+
+def not_advertised(calls: Calls) -> None:
+    calls.offers()
+    calls.create()
+
+
+def nodes_in_a_list(calls: Calls) -> None:
+    calls.offers(Controller.LIST_VOLUMES)
+    answer = csi.ListVolumesResponse(entries=[{"volume": {"volume_id": "a"}, "status": {"published_node_ids": ["n1"]}}])
+    calls.call(Driver.list_volumes, csi.ListVolumesRequest(), answer)
+
+
+def topology(calls: Calls) -> None:
+    calls.services(Service.CONTROLLER_SERVICE)
+    calls.create({"accessible_topology": [ZONE_A]})
+
+
+def topology_of_a_node(calls: Calls) -> None:
+    calls.services(Service.CONTROLLER_SERVICE)
+    calls.node(accessible_topology=ZONE_A)
+
+
+def capabilities_change(calls: Calls) -> None:
+    calls.offers(Controller.CREATE_DELETE_VOLUME)
+    calls.offers(Controller.CREATE_DELETE_VOLUME, Controller.EXPAND_VOLUME)
+
+
+def node_not_served(calls: Calls) -> None:
+    answer = csi.NodeGetCapabilitiesResponse(capabilities=[{"rpc": {"type": Node.STAGE_UNSTAGE_VOLUME}}])
+    calls.call(Driver.node_get_capabilities, csi.NodeGetCapabilitiesRequest(), answer, "n1")
+    calls.stage(no(Code.UNIMPLEMENTED))
+
+
+def another_node_id(calls: Calls) -> None:
+    calls.node()
+    calls.node("n1-again")
+
+
+def one_id_for_two_nodes(calls: Calls) -> None:
+    calls.node()
+    calls.node(where="n2")
+
+
+def stages_once_only(calls: Calls) -> None:
+    calls.stage()
+    calls.stage(no(Code.INTERNAL))
+
+
+def unmounts_once_only(calls: Calls) -> None:
+    calls.unmount()
+    calls.unmount(no(Code.NOT_FOUND))
+
+
+def grows_elsewhere(calls: Calls) -> None:
+    request = csi.NodeExpandVolumeRequest(volume_id="id-a", volume_path=PATH, capacity_range={"required_bytes": 2 * GIB})
+    calls.call(Driver.node_expand_volume, request, csi.NodeExpandVolumeResponse(capacity_bytes=GIB), "n1")
+
+
+def endless(calls: Calls) -> None:
+    calls.page("a", next_token="1")
+    calls.page("b", token="1", next_token="1")
+
+
+def listed_twice(calls: Calls) -> None:
+    calls.page("a", next_token="1")
+    calls.page("a", token="1")
+
+
+def unfiltered(calls: Calls) -> None:
+    answer = csi.ListSnapshotsResponse(
+        entries=[{"snapshot": {"snapshot_id": "t", "source_volume_id": "v", "creation_time": {"seconds": 1}}}]
+    )
+    calls.call(Driver.list_snapshots, csi.ListSnapshotsRequest(snapshot_id="s"), answer)
+
+
+def tells_a_secret(calls: Calls) -> None:
+    calls.create(no(Code.INTERNAL, "login failed: curl -u admin:s3cr3t-word"), secrets={"password": "s3cr3t-word"})
+
+
+def answers_a_secret(calls: Calls) -> None:
+    calls.create({"volume_context": {"user": "s3cr3t-word"}}, secrets={"password": "s3cr3t-word"})
+
+
+def aborts_for_ever(calls: Calls) -> None:
+    for _ in range(3):
+        calls.create(no(Code.ABORTED))
+
+
+def answers_nothing(calls: Calls) -> None:
+    calls.create(DriverError(Code.INTERNAL, "the driver answered OK without a message", answered=True))
+
+
+BREACHES: tuple[tuple[str, Callable[[Calls], None]], ...] = (
+    ("CSI101", lambda calls: calls.info("-driver")),
+    ("CSI102", lambda calls: calls.info(version="")),
+    ("CSI103", a_name_that_changes),
+    ("CSI104", hidden_service),
+    ("CSI105", not_served),
+    ("CSI105", node_not_served),
+    ("CSI106", not_advertised),
+    ("CSI106", nodes_in_a_list),
+    ("CSI107", topology),
+    ("CSI107", topology_of_a_node),
+    ("CSI108", lambda calls: calls.offers(Controller.CLONE_VOLUME)),
+    ("CSI108", lambda calls: calls.offers(0)),
+    ("CSI109", capabilities_change),
+    ("CSI111", lambda calls: calls.create({"volume_id": ""})),
+    ("CSI112", lambda calls: calls.create({"volume_id": "v" * 129})),
+    ("CSI113", lambda calls: calls.node(max_volumes_per_node=-1)),
+    ("CSI114", lambda calls: calls.group({"source_volume_id": "id-a"}, {"source_volume_id": "id-b", "group_snapshot_id": ""})),
+    ("CSI201", another_volume),
+    ("CSI202", refuses_its_volume),
+    ("CSI203", one_id_for_two),
+    ("CSI204", lambda calls: calls.create({"capacity_bytes": 1})),
+    ("CSI204", too_large),
+    ("CSI205", from_nothing),
+    ("CSI206", lambda calls: calls.create({"accessible_topology": [ZONE_A]}, accessibility_requirements={"requisite": [ZONE_B]})),
+    ("CSI207", another_answer),
+    ("CSI208", lambda calls: calls.delete(no(Code.NOT_FOUND))),
+    ("CSI209", forgets),
+    ("CSI210", lambda calls: calls.grow(GIB, required_bytes=2 * GIB)),
+    ("CSI210", lambda calls: calls.grow(0, required_bytes=2 * GIB)),
+    ("CSI301", another_context),
+    ("CSI302", refuses_to_attach_again),
+    ("CSI303", on_two_nodes),
+    ("CSI304", refuses_to_detach_again),
+    ("CSI401", another_snapshot),
+    ("CSI402", refuses_its_snapshot),
+    ("CSI403", lambda calls: calls.snap({"source_volume_id": "id-b"})),
+    ("CSI404", time_goes_on),
+    ("CSI405", ready_no_more),
+    ("CSI406", lambda calls: calls.call(Driver.delete_snapshot, csi.DeleteSnapshotRequest(snapshot_id="s"), no(Code.NOT_FOUND))),
+    ("CSI407", one_id_for_two_snapshots),
+    ("CSI408", lambda calls: calls.group({"source_volume_id": "id-a"})),
+    ("CSI501", another_node_id),
+    ("CSI502", one_id_for_two_nodes),
+    ("CSI511", lambda calls: calls.mount(target=Place("folder"))),
+    ("CSI511", lambda calls: calls.mount(target=Place(""))),
+    ("CSI512", lambda calls: calls.mount(target=Place("folder", elsewhere=("/other",)))),
+    ("CSI513", lambda calls: calls.mount(readonly=True, target=MOUNTED)),
+    ("CSI514", lambda calls: calls.mount(capability=BLOCK, target=MOUNTED)),
+    ("CSI514", lambda calls: calls.mount(target=Place("file", is_mount=True))),
+    ("CSI515", lambda calls: calls.unmount(target=MOUNTED)),
+    ("CSI515", lambda calls: calls.unmount(target=Place("folder"))),
+    ("CSI516", lambda calls: calls.unstage(staging=MOUNTED)),
+    ("CSI517", stages_once_only),
+    ("CSI517", unmounts_once_only),
+    ("CSI518", grows_elsewhere),
+    ("CSI601", endless),
+    ("CSI602", lambda calls: calls.page("a", "b", max_entries=1)),
+    ("CSI603", listed_twice),
+    ("CSI603", lambda calls: calls.page("a", "a")),
+    ("CSI604", unfiltered),
+    ("CSI701", lambda calls: calls.create(no(Code.UNKNOWN))),
+    ("CSI702", tells_a_secret),
+    ("CSI703", answers_a_secret),
+    ("CSI704", lambda calls: calls.create(no(Code.DEADLINE_EXCEEDED, DEADLINE_TEXT))),
+    ("CSI705", aborts_for_ever),
+    ("CSI706", answers_nothing),
+    ("CSI707", lambda calls: calls.create(no(Code.UNAVAILABLE, LOST_TEXT))),
+    ("CSI708", lambda calls: calls.create(no(Code.INTERNAL, ""))),
+)
+
+
+@pytest.mark.parametrize(("number", "broken"), BREACHES, ids=[f"{number}-{at}" for at, (number, _) in enumerate(BREACHES)])
+def test_a_breach_is_named_by_its_rule_and_by_no_other(number: str, broken: Callable[[Calls], None]) -> None:
+    calls = Calls()
+    broken(calls)
+    assert calls.numbers == [number]
+
+
+def test_every_rule_is_broken_above() -> None:
+    assert set(BOOK) == {number for number, _ in BREACHES}
+
+
+def a_life(calls: Calls) -> None:
+    """A volume's life with a good driver; each call is made twice, as after a lost answer."""
+    steps: tuple[Callable[[], None], ...] = (
+        calls.info,
+        lambda: calls.services(Service.CONTROLLER_SERVICE, Service.VOLUME_ACCESSIBILITY_CONSTRAINTS),
+        lambda: calls.offers(Controller.CREATE_DELETE_VOLUME, Controller.PUBLISH_UNPUBLISH_VOLUME, Controller.CREATE_DELETE_SNAPSHOT),
+        lambda: calls.node(accessible_topology=ZONE_A),
+        lambda: calls.create({"accessible_topology": [ZONE_A]}, accessibility_requirements={"requisite": [ZONE_A, ZONE_B]}),
+        lambda: calls.attach({"device": "1"}),
+        calls.stage,
+        lambda: calls.mount(target=MOUNTED),
+        calls.snap,
+        lambda: calls.unmount(target=Place("")),
+        lambda: calls.unstage(staging=Place("folder")),
+        calls.detach,
+        lambda: calls.attach({"device": "2"}),
+        calls.detach,
+        calls.delete,
+    )
+    for step in steps:
+        step()
+        step()
+
+
+def test_a_good_drivers_life_breaks_no_rule() -> None:
+    calls = Calls()
+    a_life(calls)
+    calls.create({"volume_id": "id-new"})  # the name is free again
+    assert calls.numbers == []
+
+
+def test_a_breach_is_told_once_for_each_call_and_place() -> None:
+    calls = Calls()
+    for where in ("n1", "n1", "n2"):
+        calls.call(Driver.node_get_info, csi.NodeGetInfoRequest(), None, where)
+    assert [(breach.rule.number, breach.where) for breach in calls.breaches] == [("CSI111", "n1"), ("CSI111", "n2")]
+
+
+def test_calls_that_got_in_each_others_way_are_not_compared() -> None:
+    calls = Calls()
+    calls.create()
+    request = csi.CreateVolumeRequest(name="a", capacity_range={"required_bytes": GIB}, volume_capabilities=[WRITER])
+    first, second = calls.watcher.began(Driver.create_volume, request), calls.watcher.began(Driver.create_volume, request)
+    calls.watcher.ended(first, None, no(Code.INTERNAL))
+    calls.watcher.ended(second, csi.CreateVolumeResponse(volume={"volume_id": "id-other", "capacity_bytes": GIB}), None)
+    assert calls.numbers == []
+
+
+def test_after_an_open_end_nothing_is_held_against_the_driver() -> None:
+    calls = Calls()
+    calls.attach({"device": "1"})
+    calls.watcher.forgot(calls.watcher.began(Driver.controller_unpublish_volume, csi.ControllerUnpublishVolumeRequest(volume_id="id-a")))
+    calls.attach({"device": "2"})
+    assert calls.numbers == []
+
+
+def test_no_secret_stands_in_what_is_found() -> None:
+    calls = Calls()
+    calls.create(no(Code.UNKNOWN, "failed with s3cr3t-word"), secrets={"password": "s3cr3t-word"})
+    assert calls.numbers == ["CSI701", "CSI702"]
+    assert [breach for breach in calls.breaches if "s3cr3t" in breach.line] == []
+
+
+HEADINGS = Path(__file__).parents[1] / "data" / "csi-1.12.0.headings"
+
+
+def test_every_rule_names_its_section_of_the_specification() -> None:
+    assert {rule.place for rule in BOOK.values()} <= set(HEADINGS.read_text().split())
