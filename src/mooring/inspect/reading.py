@@ -13,11 +13,12 @@ from typing import Any
 from mooring.api.binding import claims_of
 from mooring.api.classes import class_of
 from mooring.api.coordination import LEASES, NODE_LEASE_NAMESPACE
-from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolumeClaim
+from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Node, PersistentVolumeClaim
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS
 from mooring.api.matching import selects
 from mooring.api.meta import Key, annotation, finalizers_of, is_deleting, key_of
 from mooring.api.migration import MIGRATED_TO, driver_and_handle
+from mooring.api.nodes import is_ready
 from mooring.api.pods import PODS, Pod
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.api.snapshot_names import CLAIM_FINALIZER
@@ -167,10 +168,31 @@ class Reading(SceneRequests):
             await self.events(node)
         await self._get(self.scene.leases, LEASES, Key(NODE_LEASE_NAMESPACE, name), is_vital=False)
 
-    async def on_node(self, name: str) -> None:
-        """The pods of a node, and the attachments to it."""
+    async def on_node(self, node: Node) -> None:
+        """The pods of a node, and the attachments to it with what their volumes are used by; of a silent node, also elsewhere."""
+        name = node.metadata.name
         await self._list(self.scene.pods, PODS, Selection(field_selector=f"spec.nodeName={name}"))
         await self.attachments_on(name)
+        for one in self.scene.attachments.values():
+            if one.status.attached and one.spec.source.persistent_volume_name:
+                await self._used_volume(one.spec.source.persistent_volume_name, is_silent=not is_ready(node))
+
+    async def _used_volume(self, name: str, *, is_silent: bool) -> None:
+        pv = await self._get(self.scene.volumes, PERSISTENT_VOLUMES, Key("", name))
+        if pv is None:
+            return
+        driver, _ = driver_and_handle(pv)
+        if driver:
+            await self._get(self.scene.drivers, CSI_DRIVERS, Key("", driver))
+        if is_silent and pv.spec.storage_class_name:
+            await self._get(self.scene.classes, STORAGE_CLASSES, Key("", pv.spec.storage_class_name), is_vital=False)
+        if pv.spec.claim_ref is not None:
+            ref = Key(pv.spec.claim_ref.namespace, pv.spec.claim_ref.name)
+            await self._get(self.scene.claims, PERSISTENT_VOLUME_CLAIMS, ref)
+            if is_silent:
+                await self.pods_of(ref.namespace)
+                for other in {pod.spec.node_name for pod in self.scene.pods.by(BY_CLAIM, str(ref))} - {""}:
+                    await self._get(self.scene.nodes, NODES, Key("", other))
 
     async def attachments_on(self, name: str) -> None:
         """All attachments to a node: no name leads to them, so the kind is listed."""

@@ -68,15 +68,23 @@ class Shelf(Generic[T]):
     def __init__(self, indexes: Mapping[str, Callable[[T], Iterable[str]]] | None = None) -> None:
         self._objects: dict[Key, T] = {}
         self._indexes = indexes or {}
+        self._built: dict[str, dict[str, tuple[T, ...]]] = {}  # until another object comes
 
     def put(self, obj: T) -> None:
         self._objects[key_of(obj)] = obj
+        self._built.clear()
 
     def get(self, key: Key) -> T | None:
         return self._objects.get(key)
 
     def by(self, index: str, value: str) -> tuple[T, ...]:
-        return tuple(one for one in self._objects.values() if value in self._indexes[index](one))
+        if index not in self._built:
+            found: dict[str, list[T]] = {}
+            for one in self._objects.values():
+                for about in dict.fromkeys(self._indexes[index](one)):
+                    found.setdefault(about, []).append(one)
+            self._built[index] = {about: tuple(ones) for about, ones in found.items()}
+        return self._built[index].get(value, ())
 
     def values(self) -> tuple[T, ...]:
         return tuple(self._objects.values())

@@ -22,6 +22,7 @@ from mooring.inspect.why.changing import growth_link, modification_link
 from mooring.inspect.why.claims import claim_link
 from mooring.inspect.why.deleting import deletion_links, with_unstick
 from mooring.inspect.why.diagnosis import diagnosed, failed_link
+from mooring.inspect.why.held import held_link
 from mooring.inspect.why.nodes import silent_node_link, silent_since_s
 from mooring.inspect.why.pods import end_link, pod_links
 from mooring.inspect.why.snapshotting import snapshot_links
@@ -137,11 +138,10 @@ async def _node(reading: Reading, key: Key) -> Links | None:
     node = reading.scene.nodes.get(Key("", key.name))
     if node is None:
         return None
-    await reading.on_node(key.name)
+    await reading.on_node(node)
     scene = reading.scene
     held = [one for one in scene.attachments.values() if one.spec.node_name == key.name]
-    links = [attachment_link(scene, f"volume {one.spec.source.persistent_volume_name or one.metadata.name}", one) for one in held]
-    return (_life_link(reading, key.name, len(held)), *links)
+    return (_life_link(reading, key.name, len(held)), *(held_link(scene, one) for one in held))
 
 
 def _life_link(reading: Reading, name: str, volumes: int) -> Link:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from mooring.api.meta import Key
 from mooring.api.nodes import READY, condition_of
 from mooring.inspect.scene import Scene, moment_s
 from mooring.inspect.why.chain import Command, Link, Mover, State
+
+CONTROLLER: Final = "the attach/detach controller (kube-controller-manager, or mooring attachdetach)"
 
 
 def silent_node_link(scene: Scene, step: str, node: str, text: str, since_s: float = 0.0, error: str = "", retry: str = "") -> Link:

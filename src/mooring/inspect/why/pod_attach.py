@@ -1,8 +1,4 @@
-"""The link between a pod's bound claim and its node. The attach/detach controller's own judgement is asked; its reason gets advice here.
-
-What that controller remembers, nobody outside of it knows: how long a volume is unwanted counts from now, unless the Node has it written
-down. So a forced detach is told with the latest time.
-"""
+"""The link between a pod's bound claim and its node. The attach/detach controller's own judgement is asked; its reason gets advice here."""
 
 from __future__ import annotations
 
@@ -14,25 +10,16 @@ from mooring.api.core import NODES, PERSISTENT_VOLUMES
 from mooring.api.meta import Key, is_deleting
 from mooring.api.nodes import is_out_of_service
 from mooring.api.pods import Pod
-from mooring.base.units import format_duration
 from mooring.cluster.attachdetach import reasons as why
-from mooring.cluster.attachdetach.assemble import observe, volume_of
-from mooring.cluster.attachdetach.decide import decide_volume
-from mooring.cluster.attachdetach.decision import Step, TakeSteps
+from mooring.cluster.attachdetach.decision import Step
 from mooring.cluster.attachdetach.facts import Place, Volume
-from mooring.cluster.attachdetach.identity import MANAGED, Identity, force_after_of, identity_of, is_managed
-from mooring.cluster.attachdetach.memory import Memory
-from mooring.cluster.attachdetach.options import AttachDetachOptions
-from mooring.cluster.attachdetach.orphans import Orphans
-from mooring.cluster.attachdetach.release import Rules, hold_of, may_be_forced
+from mooring.cluster.attachdetach.identity import MANAGED, Identity, identity_of, is_managed
 from mooring.cluster.attachdetach.unresolved import obstacles_of
-from mooring.cluster.attachdetach.view import View
 from mooring.inspect.scene import Scene, moment_s
 from mooring.inspect.why.attaching import asked_s, attachment_link
 from mooring.inspect.why.chain import Command, Link, Mover, State, unseen_link
-from mooring.inspect.why.nodes import silent_node_link
-
-CONTROLLER: Final = "the attach/detach controller (kube-controller-manager, or mooring attachdetach)"
+from mooring.inspect.why.judged import Judged, judged
+from mooring.inspect.why.nodes import CONTROLLER, silent_node_link
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,9 +29,7 @@ class Case:
     scene: Scene
     step: str
     pod: Pod
-    view: View
-    volume: Volume
-    rules: Rules
+    judged: Judged
     own: Place | None
     taken: Step
     error: str
@@ -53,6 +38,10 @@ class Case:
     @property
     def node(self) -> str:
         return self.pod.spec.node_name
+
+    @property
+    def volume(self) -> Volume:
+        return self.judged.volume
 
     def waits(self, text: str, who: str, *commands: Command, mover: Mover = Mover.CLUSTER) -> Link:
         return Link(self.step, State.WAITING, text, mover, who, self.since_s, self.error, commands=commands)
@@ -85,20 +74,11 @@ def _needs_attach(scene: Scene, driver: str) -> bool:
 
 
 def _case(scene: Scene, step: str, pod: Pod, identity: Identity) -> Case:
-    view = View(
-        scene.pods, scene.claims, scene.volumes, scene.nodes, scene.drivers, scene.attachments, scene.csi_nodes, Memory(), Orphans()
-    )  # fmt: skip
-    volume = volume_of(view, identity.unique)
-    observe(view, volume, scene.now_s)
-    rules = Rules(AttachDetachOptions(), {one.metadata.name: (force_after_of(one), scene.now_s) for one in scene.classes.values()})
-    node = pod.spec.node_name
-    taken = Step(node, why.Nothing())
-    for action in decide_volume(volume, rules, scene.now_s).actions:
-        if isinstance(action, TakeSteps):
-            taken = next((one for one in action.steps if one.node == node), taken)
+    found, node = judged(scene, identity.unique), pod.spec.node_name
+    taken = found.steps.get(node, Step(node, why.Nothing()))
     failed = next(iter(scene.events(pod, "FailedAttachVolume")), None)
     error, since_s = failed.message if failed is not None else "", moment_s(pod.status.start_time or pod.metadata.creation_timestamp)
-    return Case(scene, step, pod, view, volume, rules, volume.places.get(node), taken, error, since_s)
+    return Case(scene, step, pod, found, found.volume.places.get(node), taken, error, since_s)
 
 
 # -- nobody is in the way
@@ -120,7 +100,7 @@ def _not_wanted(case: Case, because: Any) -> Link:
         return case.failed(text, Mover.OPERATOR, f"whoever runs the kubelet of node {case.node}", mark)
     if node is None and not case.scene.is_hidden(NODES, Key("", case.node)):
         return case.waits(f"its node {case.node} does not exist any more: the pod's object goes", "the pod garbage collector")
-    found = [text for _, text in obstacles_of(case.view, case.pod)]
+    found = [text for _, text in obstacles_of(case.judged.view, case.pod)]
     if found:
         look = Command(f"kubectl -n {case.pod.metadata.namespace} get pvc,pv", "reads only: which claim has which volume")
         return case.failed(str(why.LeadsNowhere("; ".join(found))), Mover.USER, "the owner of the claim", look)
@@ -238,23 +218,12 @@ def _by_dead_node(case: Case, because: why.Blocked, holder: Place) -> Link:
     if not holder.node.is_there:
         return case.waits(because.text, "the attach/detach controller")
     text = f"{_held_by(case, holder)}, and the node does not report any more"
-    return silent_node_link(case.scene, case.step, node, text, case.since_s, case.error, _forced(case, holder))
+    return silent_node_link(case.scene, case.step, node, text, case.since_s, case.error, case.judged.forced(holder))
 
 
 def _held_by(case: Case, holder: Place) -> str:
     near = [wish.ref for wish in holder.wishes if wish.ref.namespace == case.pod.metadata.namespace]
     return f'the pod "{near[0].namespace}/{near[0].name}" has it on node {holder.node.name}' if near else f"node {holder.node.name} has it"
-
-
-def _forced(case: Case, holder: Place) -> str:
-    wait_s = case.rules.wait_s(case.volume)
-    if not wait_s < float("inf"):
-        return "never by itself: its class or its driver has forced detaches off"
-    if holder.wishes:
-        return f"by force {format_duration(wait_s)} after the pod's deletion, unless forced detaches are off"
-    hold = hold_of(case.volume, holder, case.rules, case.scene.now_s)
-    in_s = hold.in_s if may_be_forced(hold) else wait_s
-    return f"by force in {format_duration(float(round(in_s)))} at the latest, unless forced detaches are off"
 
 
 HOLDERS: Final[Mapping[str, Callable[[Case, why.Blocked, Place], Link]]] = {
