@@ -53,7 +53,7 @@ class WhyWorld(ClusterWorld):
 
     def _shown(self) -> str:
         """What was printed by a command that has written nothing and has read no Secret."""
-        assert not [step for step in self.story if not step.startswith(("get", "list")) or "secrets" in step], self.story
+        assert not [step for step in self.story if not step.startswith(("get", "list", "serves")) or "secrets" in step], self.story
         return self.out.getvalue()
 
     async def values(self, *words: str, **flags: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Final
 
 Json = dict[str, Any]
@@ -286,3 +287,19 @@ GROUP_CRDS: Final = (
     _definition("VolumeGroupSnapshotContent", ["vgsc", "vgscs"], _GROUP_CONTENT, [_AGE], **_GROUP_COMMON),
 )
 """The kinds of group snapshots."""
+
+
+def group_crds_in(*versions: str) -> list[Json]:
+    """The kinds of groups as the definitions of an older snapshot controller serve them; the last version is the stored one."""
+    return [
+        {**crd, "spec": {**crd["spec"], "versions": [_in_version(crd, name, name == versions[-1]) for name in versions]}}
+        for crd in GROUP_CRDS
+    ]
+
+
+def _in_version(crd: Json, name: str, stored: bool) -> Json:
+    made: Json = {**copy.deepcopy(crd["spec"]["versions"][0]), "name": name, "storage": stored}
+    fields: Json = made["schema"]["openAPIV3Schema"]["properties"].get("status", {}).get("properties", {})
+    if name == "v1beta1" and "volumeSnapshotInfoList" in fields:
+        fields["volumeSnapshotHandlePairList"] = fields.pop("volumeSnapshotInfoList")
+    return made

@@ -143,9 +143,10 @@ class UnstickCommand:
         clock: Clock,
         streams: tuple[TextIO, TextIO, TextIO],
     ) -> None:
+        from mooring.inspect.served import as_served
         from mooring.inspect.unstick.look import KINDS
 
-        self._flags, self._cluster, self._driver, self._clock = flags, cluster, driver, clock
+        self._flags, self._cluster, self._driver, self._clock = flags, as_served(cluster), driver, clock
         self._stdin, self._stdout, self._stderr = streams
         self._kind, self._key = object_named(words, flags.namespace or flags.n or home, "mooring unstick", KINDS)
         self._outcomes: dict[str, str] = {}

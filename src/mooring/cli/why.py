@@ -90,7 +90,10 @@ class Why:
     """The command on its ports. words: the object, none for all. home: the namespace where none is named."""
 
     def __init__(self, flags: WhyFlags, words: Sequence[str], cluster: Cluster, clock: Clock, home: str, stdout: TextIO) -> None:
-        self._flags, self._words, self._cluster, self._clock, self._home, self._stdout = flags, words, cluster, clock, home, stdout
+        from mooring.inspect.served import as_served
+
+        self._flags, self._words, self._clock, self._home, self._stdout = flags, words, clock, home, stdout
+        self._cluster = as_served(cluster)
         self._namespace, self._output = flags.namespace or flags.n, flags.o or flags.output
 
     async def run(self) -> int:

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 from mooring.api.core import EVENTS
 from mooring.api.meta import Key, Kind, Object
 from mooring.inspect.scene import Scene, SeenEvent, Shelf
+from mooring.inspect.served import as_served
 from mooring.inspect.whole import decoded
 from mooring.kube.cluster import EVERYTHING, Cluster, Selection
 from mooring.kube.errors import Forbidden, NotFound, NotServed
@@ -23,8 +24,9 @@ class SceneRequests:
     """shows: gets each object as whole JSON; without it only used fields are decoded."""
 
     def __init__(self, cluster: Cluster, scene: Scene, shows: Callable[[dict[str, Any]], None] | None) -> None:
-        self._cluster, self._shows = cluster, shows
-        self.scene = scene
+        served = self._cluster = as_served(cluster)
+        self._shows, self.scene = shows, scene
+        scene.group_version = lambda: served.version
         self._with_events: set[str] = set()  # uids
 
     async def _get(self, shelf: Shelf[T], kind: Kind[T], key: Key, *, is_vital: bool = True) -> T | None:

@@ -30,7 +30,7 @@ from tests.support.builders import (
     a_snapshot,
     an_attached_va,
 )
-from tests.support.snapshot_crds import GROUP_CRDS, SNAPSHOT_CRDS
+from tests.support.snapshot_crds import SNAPSHOT_CRDS, group_crds_in
 from tests.support.unsticking import Publishing, UnstickWorld
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.inspect.test_unstick import FENCED, LOCK, VA, a_world, in_use
@@ -202,8 +202,7 @@ async def test_a_group_of_an_older_version_still_has_its_snapshots():
     """The cluster's definitions are those of an older snapshot controller."""
     world = UnstickWorld()
     await world.make_snapshot_kinds(SNAPSHOT_CRDS)
-    old = [{**one, "spec": {**one["spec"], "versions": [{**one["spec"]["versions"][0], "name": "v1beta1"}]}} for one in GROUP_CRDS]
-    await world.make_snapshot_kinds(old)
+    await world.make_snapshot_kinds(group_crds_in("v1beta1"))
     kind = dataclasses.replace(GROUP_SNAPSHOTS, version="v1beta1").whole()
     body = {**a_group_snapshot(), "apiVersion": kind.api_version}
     group = await world.users.create(kind, body, "default")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -53,10 +54,10 @@ KCM, PROVISIONER, SNAPSHOTTER = "kube-controller-manager", "csi-test", "external
 CONTROLLER = "snapshot-controller-leader"
 
 
-async def a_world(*, servicer: Any = None, faults: ServerFaults | None = None) -> UnstickWorld:
-    """All programs have ended, and left their Leases."""
+async def a_world(*, servicer: Any = None, faults: ServerFaults | None = None, groups: Iterable[Json] = GROUP_CRDS) -> UnstickWorld:
+    """All programs have ended, and left their Leases. groups: the definitions of group snapshots."""
     world = UnstickWorld(faults, servicer)
-    await world.make_snapshot_kinds((*SNAPSHOT_CRDS, *GROUP_CRDS))
+    await world.make_snapshot_kinds((*SNAPSHOT_CRDS, *groups))
     await world.create(a_csi_driver(DRIVER), a_node("n1"))
     for name in (KCM, PROVISIONER, SNAPSHOTTER, CONTROLLER):
         await world.dead_lease(name)

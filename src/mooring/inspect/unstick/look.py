@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
@@ -26,6 +25,7 @@ from mooring.inspect.reading import Reading
 from mooring.inspect.renewals import LeaseSight
 from mooring.inspect.scene import Scene, Shelf
 from mooring.inspect.scene_requests import SEEN_EVENTS
+from mooring.inspect.served import as_served
 from mooring.inspect.unstick.authors import authors_of
 from mooring.inspect.unstick.driver_word import Witness
 from mooring.inspect.unstick.facts import DriverWord, Facts
@@ -51,8 +51,6 @@ KINDS: Final[dict[str, Kind[Any]]] = {
     "volumegroupsnapshotcontent": GROUP_SNAPSHOT_CONTENTS,
 }
 """The kinds that can be freed."""
-GROUP_VERSIONS: Final = ("v1alpha1", "v1beta1", "v1beta2", "v1")
-"""A cluster serves some of them. Each shows all objects; the last one that is served shows them best."""
 _FAILURES: Final = {
     "VolumeFailedDelete": "csi-provisioner",
     "SnapshotDeleteError": "csi-snapshotter",
@@ -67,7 +65,7 @@ class Look:
     def __init__(
         self, cluster: Cluster, clock: Clock, kind: str, key: Key, witness: Witness | None, watching: Callable[[str], None]
     ) -> None:
-        self._cluster, self._clock, self._kind, self._key, self._witness = cluster, clock, kind, key, witness
+        self._cluster, self._clock, self._kind, self._key, self._witness = as_served(cluster), clock, kind, key, witness
         self._watching = watching
         self._search: NearbySearch | None = None
         self._uid = ""
@@ -199,9 +197,8 @@ class _Surroundings:
         scene, here = self._scene, Selection(namespace=namespace)
         await self._list(scene.snapshots, VOLUME_SNAPSHOTS, here)
         await self._list(scene.contents, VOLUME_SNAPSHOT_CONTENTS)
-        for version in GROUP_VERSIONS:
-            await self._list(scene.groups, dataclasses.replace(GROUP_SNAPSHOTS, version=version), here)
-            await self._list(scene.group_contents, dataclasses.replace(GROUP_SNAPSHOT_CONTENTS, version=version))
+        await self._list(scene.groups, GROUP_SNAPSHOTS, here)
+        await self._list(scene.group_contents, GROUP_SNAPSHOT_CONTENTS)
 
     async def _get(self, shelf: Shelf[T], kind: Kind[T], key: Key) -> None:
         with contextlib.suppress(NotFound, NotServed):

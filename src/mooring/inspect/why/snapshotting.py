@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
-from mooring.api.group_snapshot import VolumeGroupSnapshot
+from mooring.api.group_snapshot import GROUP, VolumeGroupSnapshot
 from mooring.api.matching import selects
 from mooring.api.meta import Key, key_of
 from mooring.api.snapshot import SnapshotError
@@ -111,7 +111,8 @@ def _class(scene: Scene, snapshot: Snapshot, because: why.ClassMissing | why.NoD
     driver, error = _driver(scene, snapshot), _error(snapshot, None)
     text = f'its {row.classes.name} "{name}" does not exist' if name else _no_default(driver, because)
     marked = [one.metadata.name for one in view_of(scene).classes_of(row).values() if one.driver == driver]
-    line = _new_class(row.classes.group, row.classes.name, row.default_class, name, driver)
+    version = scene.group_version() if row.classes.group == GROUP else row.classes.version
+    line = _new_class(f"{row.classes.group}/{version}", row.classes.name, row.default_class, name, driver)
     make = Command(line, "safe: makes the class; its snapshots are deleted with their objects")
     if not name and marked:
         resource = f"{row.classes.plural}.{row.classes.group}"
@@ -136,11 +137,11 @@ def _no_default(driver: str, because: Any) -> str:
     return text if "cannot find default" in str(because) else str(because)
 
 
-def _new_class(group: str, kind: str, default_class: str, name: str, driver: str) -> str:
+def _new_class(api_version: str, kind: str, default_class: str, name: str, driver: str) -> str:
     """name: "" for a default class of the driver."""
     default = "" if name else f', annotations: {{{default_class}: "true"}}'
     return (
-        f"printf 'apiVersion: {group}/v1\\nkind: {kind}\\n"
+        f"printf 'apiVersion: {api_version}\\nkind: {kind}\\n"
         f"metadata: {{name: {name or 'snapshots'}{default}}}\\ndriver: {driver or 'DRIVER'}\\ndeletionPolicy: Delete\\n' "
         "| kubectl apply -f -"
     )
