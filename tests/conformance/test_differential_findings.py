@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.applying import APPLY_PATCH, SHAPE_DEFINITION, SHAPES
 from tests.support.builders import a_class, a_job, a_node, a_pod, a_secret, a_va, a_workload
-from tests.support.paths import CSI_DRIVERS, EVENTS, JOBS, LEASES, NODES, PODS, PVS, SECRETS, STORAGE_CLASSES, VAS
+from tests.support.paths import CSI_DRIVERS, EVENTS, JOBS, LEASES, NODES, PODS, PVCS, PVS, SECRETS, STORAGE_CLASSES, VAS
 from tests.support.rest import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Rest
 from tests.support.snapshot_crds import SNAPSHOT_CRDS
 from tests.support.waiting import eventually
@@ -1407,3 +1407,56 @@ def test_an_object_of_another_kind_is_not_held_against_the_schema(api: Rest, sha
     wrong.refused(422, "Invalid", (INVALID, "kind"), says="must be Shape")
     assert [] == wrong.warnings
     assert 'strict decoding error: unknown field "metadata.noSuchField"' in write(noSuchField=1).json["message"]
+
+
+def a_sourced_claim(name: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, **spec},
+    }
+
+
+@pytest.mark.parametrize("before", ["dataSource", "dataSourceRef", ""])
+def test_a_claim_that_had_a_source_may_get_an_unusual_one_to_be_refused(api: Rest, name: str, before: str) -> None:
+    """It is dropped from others, as long ago."""
+    source = {"kind": "PersistentVolumeClaim", "name": "a"}
+    made = api.post(PVCS, a_sourced_claim(name, **({before: source} if before else {}))).ok(201)
+    spec = {part: value for part, value in made["spec"].items() if part != "dataSourceRef"} | {"dataSource": {"kind": "Other", "name": "b"}}
+    answer = api.put(f"{PVCS}/{name}", {"metadata": {"name": name}, "spec": spec})
+    if before:
+        text = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
+        wrong = [(INVALID, f"spec.{part}", text) for part in ("dataSource", "dataSourceRef")]
+        answer.invalid(*wrong, (FORBIDDEN, "spec", "spec is immutable after creation"))
+    else:
+        assert "dataSource" not in answer.ok()["spec"]
+
+
+def test_no_resource_of_a_claim_is_free_to_change(api: Rest, name: str) -> None:
+    api.post(PVCS, a_sourced_claim(name)).ok(201)
+    for resource in ("", "a"):
+        answer = api.patch(f"{PVCS}/{name}", {"spec": {"resources": {"requests": {resource: "1"}}}}, MERGE_PATCH)
+        answer.invalid((FORBIDDEN, "spec", "spec is immutable after creation"))
+
+
+@pytest.mark.parametrize(
+    ("resources", "merged"), [({"limits": {"cpu": None}}, {}), ({"limits": {"cpu": None, "memory": "1"}}, {"limits": {"memory": "1"}})]
+)
+def test_a_merge_patch_takes_nulls_out_of_the_maps_in_a_list(api: Rest, name: str, resources: Any, merged: Any) -> None:
+    stored = api.post(JOBS, a_job(name)).ok(201)
+    container = {"name": "c", "image": "i", "resources": resources, "args": None, "env": [{"name": "a", "value": None}]}
+    status = api.patch(f"{JOBS}/{name}", {"spec": {"template": {"spec": {"containers": [container]}}}}, MERGE_PATCH).json
+    assert "spec.template" in {cause["field"] for cause in status["details"]["causes"]}  # (it can be read: no more is wrong with it)
+    assert 1 == len(status["details"]["causes"])
+    assert stored["metadata"]["resourceVersion"]
+    sets = "/apis/apps/v1/namespaces/default/statefulsets"
+    api.post(sets, a_workload("StatefulSet", name)).ok(201)
+    patched = api.patch(f"{sets}/{name}", {"spec": {"template": {"spec": {"containers": [container]}}}}, MERGE_PATCH).ok()
+    found = patched["spec"]["template"]["spec"]["containers"][0]
+    assert merged == found["resources"]
+    assert [{"name": "a"}] == found["env"]
+
+
+def test_a_merge_patch_of_a_map_by_a_list_keeps_what_is_null_in_it(api: Rest, shapes: str, name: str) -> None:
+    api.post(shapes, a_shape(name, spec={"any": {"a": {}, "b": []}})).ok(201)
+    patched = api.patch(f"{shapes}/{name}", {"spec": {"any": {"a": [{"x": None}, None], "b": [{"x": None}, None]}}}, MERGE_PATCH).ok()
+    assert {"a": [{"x": None}, None], "b": [{}, None]} == patched["spec"]["any"]

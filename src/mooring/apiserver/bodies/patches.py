@@ -133,9 +133,12 @@ def apply_json(document: Any, patch: list[Any]) -> Any:
 
 
 def apply_merge(document: Any, patch: Any) -> Any:
-    """The document after a merge patch (RFC 7386); the given one is left alone."""
+    """The document after a merge patch; the given one is left alone.
+
+    As RFC 7386 has it, but for maps within lists: like kube-apiserver it also takes their nulls, unless a map was in the list's place.
+    """
     if not isinstance(patch, Mapping):
-        return _fresh(patch)
+        return _fresh(patch) if isinstance(document, Mapping) else _without_nulls(patch)
     merged = dict(document) if isinstance(document, Mapping) else {}
     for name, value in patch.items():
         if value is None:
@@ -243,6 +246,13 @@ def _fresh(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _fresh(inner) for name, inner in value.items()}
     return [_fresh(item) for item in value] if isinstance(value, list) else value
+
+
+def _without_nulls(value: Any) -> Any:
+    """The same, without what is null in maps."""
+    if isinstance(value, dict):
+        return {name: _without_nulls(inner) for name, inner in value.items() if inner is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def _path(operation: Mapping[str, Any], member: str) -> list[str]:

@@ -31,11 +31,12 @@ def default(spec: Json) -> None:
 
 
 def prepare(spec: Json, old: Json | None = None) -> None:
-    """Drops unsupported sources, and copies one source to the other. old: the spec before an update."""
+    """Drops unsupported sources, and copies one source to the other. old: the spec before an update; what had a source may get any."""
     if (spec.get("dataSourceRef") or {}).get("namespace") and "dataSourceRef" not in (old or {}):
         del spec["dataSourceRef"]
     source, ref = spec.get("dataSource"), spec.get("dataSourceRef")
-    if source is not None and ref is None and (source["apiGroup"] or "", source["kind"]) not in _OWN_SOURCES:
+    had_one = any(part in (old or {}) for part in ("dataSource", "dataSourceRef"))
+    if source is not None and ref is None and not had_one and (source["apiGroup"] or "", source["kind"]) not in _OWN_SOURCES:
         del spec["dataSource"]
     elif source is not None and ref is None:
         spec["dataSourceRef"] = dict(source)

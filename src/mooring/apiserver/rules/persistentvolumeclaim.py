@@ -95,11 +95,11 @@ def _frozen_part(spec: Json, new: Json, old: Json, becomes_named: bool) -> Json:
     if new["status"]["phase"] == "Bound":
         kept.pop(_FREE_WHEN_BOUND, None)
     is_free = new["status"]["phase"] == "Bound" and bool(new["spec"]["resources"].get("requests"))
-    kept["resources"] = _amounts_but(spec["resources"], but="storage" if is_free else "")
+    kept["resources"] = _amounts_but(spec["resources"], but="storage" if is_free else None)
     return kept
 
 
-def _amounts_but(resources: Json, but: str) -> Json:
+def _amounts_but(resources: Json, but: str | None) -> Json:
     """The requested amounts, normalised. but: a request that may change."""
     requests = {name: parse_quantity(text).value for name, text in (resources.get("requests") or {}).items() if name != but}
     limits = {name: parse_quantity(text).value for name, text in (resources.get("limits") or {}).items()}
