@@ -54,6 +54,11 @@ dev: .venv/ready ## An API server, a driver and controllers, until Ctrl-C
 venv: .venv/ready ## .venv with all commands, and nothing else
 	@echo "The commands are in $(BIN): $(BIN)/mooring --help lists them"
 
+.PHONY: docs
+docs: .venv/ready ## The pages as a site, in site/
+	@$(BIN)/sphinx-build -q -W --keep-going -c hack/docs -b html . site
+	@echo "The site is in site/: open site/index.html"
+
 .PHONY: test
 test: .venv/ready ## All but the long ones; the end says what was not tested
 	@$(BIN)/pytest -n 4 --dist worksteal -m "not long" $(ARGS)

@@ -184,6 +184,10 @@ PRELUDES: Final[dict[str, tuple[str, ...]]] = {
     "docs/dev.md": (DRIVER,),
     "docs/doctor.md": (DEV, MANIFESTS),
     "docs/driver.md": (),
+    "docs/for-driver-authors.md": (),
+    "docs/for-operators.md": (DEV,),
+    "docs/for-people-on-call.md": (DEV,),
+    "docs/for-platform-engineers.md": (),
     "docs/hostpath.md": (),
     "docs/library.md": (SERVER,),
     "docs/node-agent.md": (SERVER,),
@@ -214,7 +218,7 @@ ONE_AT_A_TIME: Final = (r"\.venv/bin/mooring dev(?! (kill|revive))", r"\.venv/bi
 
 ELSEWHERE: Final[dict[str, str]] = {
     r"make (demo|test|check)\b": ".ci/run",
-    r"make dev\b": "Makefile",
+    r"make (dev|venv|docs)\b": "Makefile",
     r"podman (build|pull|inspect)": "tests/unit/test_images.py",
     r"\.venv/bin/mooring (record|replay)|kubectl exec -n storage csi-attacher-0": "tests/e2e/test_flight_recorder.py",
     r"\.venv/bin/mooring (unstick|fence|unfence)": "tests/e2e/test_unstick_nights.py",
