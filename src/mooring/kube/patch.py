@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
-from mooring.api.meta import Object, finalizers_of, is_deleting
+from mooring.api.meta import Object, finalizers_of
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import ApiError, Conflict, Invalid
 
@@ -13,7 +13,6 @@ Operation: TypeAlias = dict[str, Any]
 """One step of a JSON patch (RFC 6902)."""
 
 _FINALIZERS: Final = "/metadata/finalizers"
-_DELETE_FROM: Final = "$deleteFromPrimitiveList/"
 
 
 def merge_patch(body: Mapping[str, Any], *, of: Object | str | None = None) -> Patch:
@@ -84,17 +83,6 @@ def remove_finalizer(obj: Object, *finalizers: str) -> Patch:
     places = [(f"{_FINALIZERS}/{place}", held) for place, held in enumerate(finalizers_of(obj)) if held in finalizers]
     assert places
     return json_patch((step for place, held in reversed(places) for step in (test(place, held), remove(place))), of=obj)
-
-
-def drop_finalizers(obj: Object, *finalizers: str) -> Patch:
-    """Removes finalizers from the very object, wherever they stand by then, also double ones. For Kubernetes' own kinds.
-
-    Several programs that let an object go at once disturb no one this way. Only for an object in deletion: it gets no finalizer any more,
-    so that a late removal takes nothing that came back.
-    """
-    assert finalizers
-    assert is_deleting(obj)
-    return strategic_patch({"metadata": {f"{_DELETE_FROM}finalizers": list(finalizers)}}, of=obj)
 
 
 def _with_uid(body: Mapping[str, Any], of: Object | str) -> Mapping[str, Any]:

@@ -143,14 +143,6 @@ def test_a_finalizer_is_removed_from_its_places_from_behind() -> None:
     assert (PatchType.JSON, [SAME, *steps]) == (built.type, built.body)
 
 
-def test_a_finalizer_is_dropped_wherever_it_stands() -> None:
-    built = patch.drop_finalizers(pv_at(finalizers=("f", "a"), deletionTimestamp="2026-01-01T00:00:00Z"), "f")
-    expected = {"metadata": {"$deleteFromPrimitiveList/finalizers": ["f"], "uid": "uid-of-pv1"}}
-    assert (PatchType.STRATEGIC, expected) == (built.type, built.body)
-    with pytest.raises(AssertionError):
-        patch.drop_finalizers(pv_at(finalizers=("f",)), "f")  # it might come back, and a late removal take it off
-
-
 def test_a_finalizer_patch_changes_something() -> None:
     with pytest.raises(AssertionError):
         patch.add_finalizer(pv_at(finalizers=("f",)), "f")

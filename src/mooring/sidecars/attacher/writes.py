@@ -26,7 +26,7 @@ from mooring.control.slim import changed
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Invalid, NotFound
-from mooring.kube.patch import add_finalizer, drop_finalizers, merge_diff, merge_patch, remove_finalizer
+from mooring.kube.patch import add_finalizer, merge_diff, merge_patch, remove_finalizer
 from mooring.sidecars.attacher.memory import Learnt
 from mooring.sidecars.attacher.view import NODE_ID_ANNOTATION, STATUS_OF_ANNOTATION, View
 
@@ -123,14 +123,10 @@ class Writes:
             self._memory.volume_sure(pv_name)
 
     async def remove_volume_finalizer(self, pv_name: str) -> None:
-        """Removes the finalizer, unless it is gone.
-
-        Differs from external-attacher, which names the finalizer's place in the list: binder and provisioner let the volume go in the same
-        moment, and each move of theirs had a patch of its refused.
-        """
+        """Removes the finalizer, unless it is gone."""
         pv = self._view.volume(pv_name)
         if pv is not None and self._view.holds(pv):
-            patch = (drop_finalizers if is_deleting(pv) else remove_finalizer)(pv, self._view.finalizer)
+            patch = remove_finalizer(pv, self._view.finalizer)
             await self._volumes.patch(pv, patch, failing="could not remove PersistentVolume finalizer")
 
     # -- VolumeAttachments: the finalizer
