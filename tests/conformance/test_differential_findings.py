@@ -1460,3 +1460,59 @@ def test_a_merge_patch_of_a_map_by_a_list_keeps_what_is_null_in_it(api: Rest, sh
     api.post(shapes, a_shape(name, spec={"any": {"a": {}, "b": []}})).ok(201)
     patched = api.patch(f"{shapes}/{name}", {"spec": {"any": {"a": [{"x": None}, None], "b": [{"x": None}, None]}}}, MERGE_PATCH).ok()
     assert {"a": [{"x": None}, None], "b": [{}, None]} == patched["spec"]["any"]
+
+
+@pytest.mark.parametrize("match", [None, "NotOlderThan"])
+@pytest.mark.parametrize(("plural", "is_limited"), [("secrets", False), ("events", True)])
+def test_version_0_knows_a_limit_only_where_there_is_no_cache(
+    api: Rest, name: str, plural: str, *, is_limited: bool, match: str | None
+) -> None:
+    api.post("/api/v1/namespaces", {"metadata": {"name": name}}).ok(201)
+    path = f"/api/v1/namespaces/{name}/{plural}"
+    for each in "abc":
+        body = {"metadata": {"name": each}} | ({"involvedObject": {"namespace": name}} if plural == "events" else {})
+        api.post(path, body).ok(201)
+    first = api.get(path, limit=1).ok()
+    api.get(path).ok()  # (so that the real one's cache has seen them)
+    for expected, query in (("abc", {"resourceVersionMatch": match}), ("bc", {"continue": first["metadata"]["continue"]})):
+        page = api.get(path, limit=1, resourceVersion="0", **query).ok()
+        assert (expected[:1] if is_limited else expected) == "".join(item["metadata"]["name"] for item in page["items"])
+        assert is_limited is ("continue" in page["metadata"])
+
+
+@pytest.mark.parametrize(
+    ("given", "status"),
+    [
+        *(({"kind": kind}, 404) for kind in (None, "", "DeleteOptions")),
+        *(({"kind": kind}, 400) for kind in (5, [], "Secret", "deleteoptions")),
+        *(({"apiVersion": version}, 404) for version in (None, "", "v1", "x", "/", "meta.k8s.io/v1", "policy/v1", "meta.k8s.io/v2")),
+        *(({"apiVersion": version, "propagationPolicy": "x", "gracePeriodSeconds": "x"}, 400) for version in (5, [], "a/b/c")),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("many", [False, True])
+def test_what_calls_itself_options_of_a_deletion(api: Rest, name: str, given: dict[str, Any], status: int, many: bool) -> None:
+    answer = api.delete(SECRETS if many else f"{SECRETS}/{name}", given, labelSelector=f"none={name}" if many else None)
+    assert (200 if many and status == 404 else status) == answer.status
+    if "propagationPolicy" in given:
+        wrong = f"unexpected GroupVersion string: {given['apiVersion']}" if given["apiVersion"] == "a/b/c" else "couldn't get version/kind"
+        assert wrong in answer.json["message"]
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_deletion_knows_no_empty_dry_run(api: Rest, name: str, many: bool) -> None:
+    api.delete(SECRETS if many else f"{SECRETS}/{name}", dryRun="").refused(422, "Invalid", (UNSUPPORTED, "dryRun"))
+
+
+@pytest.mark.parametrize("accept", ["application/json", "application/yaml"])
+def test_a_pod_without_a_node_has_no_log(api: Rest, name: str, accept: str) -> None:
+    two = [{"name": each, "image": "i"} for each in "cd"]
+    init = [{"name": "i", "image": "i"}]
+    path = f"{PODS}/{name}/log"
+    api.get(path).refused(404, "NotFound")
+    api.post(PODS, a_pod(name, containers=two, initContainers=init)).ok(201)
+    text = f"a container name must be specified for pod {name}, choose one of: [i c d]"
+    assert text == api.get(path).refused(400, "BadRequest")["message"]
+    assert f"container x is not valid for pod {name}" == api.get(path, container="x").refused(400, "BadRequest")["message"]
+    for container in ("i", "c"):
+        assert 204 == api.request("GET", path, headers=(("Accept", accept),), container=container).status

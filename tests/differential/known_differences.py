@@ -46,13 +46,11 @@ class Seen:
         return ours < theirs and all(why in text for _, _, text in theirs - ours)
 
     def only_theirs_is_null(self) -> bool:
-        """What ours names as required has a null in the real one's view, and nothing else differs in the causes."""
+        """What only the real one refuses are nulls, so that ours judges an object without them, and the real one checks no rules."""
         values = (answer["value"] if isinstance(answer["value"], dict) else {} for answer in (self.ours, self.theirs))
         ours, theirs = ({*value.get("causes", ())} for value in values)
-        lacking = {field for reason, field, _ in ours - theirs if reason == "FieldValueRequired"}
         null = {field for reason, field, text in theirs - ours if reason == "FieldValueTypeInvalid" and text.endswith('"null"')}
-        named = {field for reason, field, _ in theirs - ours if reason in ("FieldValueTypeInvalid", "FieldValueNotSupported")}
-        return bool(lacking) and lacking == null == named and len(ours - theirs) == len(null)
+        return bool(null) and {field for _, field, _ in theirs - ours} <= {*null, "<nil>"}
 
     def conflicts_in(self, *parts: str) -> bool:
         """The real one names conflicts, all of them below these fields."""

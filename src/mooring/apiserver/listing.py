@@ -66,18 +66,21 @@ class _Token(msgspec.Struct):
     start: str
 
 
-def moment_of(options: ListOptions, current: int, floor: int, *, namespaced: bool) -> Moment:
+def moment_of(options: ListOptions, current: int, floor: int, *, namespaced: bool, cached: bool = True) -> Moment:
     """The state that the options ask for.
 
-    current: the store's version. floor: the oldest one that can still be shown. Raises Invalid for options that don't fit, BadRequest for
+    current: the store's version. floor: the oldest one that can still be shown. cached: kube-apiserver lists the kind from a cache, which
+    knows no limit for version 0. Raises Invalid for options that don't fit, BadRequest for
     a bad token or version, Gone for one that is too old, ServerError (504) for a future version.
     """
     check_match(options)
+    if options.resource_version == "0" and cached:
+        options = dataclasses.replace(options, limit=0)
     if options.continue_token:
         return _continued(options, current, floor, namespaced)
     version = parse_version(options.resource_version)
-    if version is None or version == 0:
-        return Moment(limit=0 if version == 0 else options.limit)
+    if not version:
+        return Moment(limit=options.limit)
     exact = options.resource_version_match == "Exact" or (options.limit > 0 and not options.resource_version_match)
     if version > current:
         raise api_errors.too_new(version, current)

@@ -89,7 +89,7 @@ class Action:
 
     asks: POST of another kind that is answered and not kept: /binding, /eviction, /token. prepare: GET, PUT and PATCH of the object itself,
     of which the endpoint writes one part: /resize, /finalize. part: the same of another kind that shows a part of the object: /scale.
-    connect: the endpoint of a machine that is not there: /log, /exec; raises.
+    connect: the endpoint of a machine that is not there: /log, /exec; raises, or has nothing to say. Its body is the query.
 
     verbs: for discovery. kind: for discovery without `asks`; "" for the object's own. prepare: undoes changes that the endpoint may not
     make. validate: all problems.
@@ -188,7 +188,7 @@ class Resource:
     custom kind, whose message declares the metadata alone. orphans: the warning of a kind whose dependents stay where a deletion says
     nothing of them. bare_finalizers: they need no prefix. body_version: the shown apiVersion, where it is not the kind's own. graceful:
     objects are marked before they are deleted, and watchers see it. actions: sub-resources beside /status. answer: for kinds that are
-    asked, never stored.
+    asked, never stored. cached: kube-apiserver keeps all objects at hand, so that a list of version 0 knows no limit.
     """
 
     group: str
@@ -224,6 +224,7 @@ class Resource:
     fields: Callable[[Json], Mapping[str, str]] = lambda _obj: {}
     field_names: frozenset[str] = frozenset()
     indexed: str = ""
+    cached: bool = True
     warnings: Callable[[Json, Json | None], Iterable[str]] = lambda _new, _old: ()
     graceful: bool = False
     actions: tuple[Action, ...] = ()

@@ -107,7 +107,7 @@ class ObjectStore(Tables):
 
     def _at(self, resource: Resource, scope: ListScope, options: ListOptions) -> tuple[Moment, int, tuple[Stored, ...]]:
         table = self.table(resource)
-        moment = moment_of(options, self.version, table.history.floor, namespaced=resource.namespaced)
+        moment = moment_of(options, self.version, table.history.floor, namespaced=resource.namespaced, cached=resource.cached)
         version = self.version if moment.rv is None else moment.rv
         return moment, version, tuple(table.items_at(version, scope.namespace, moment.after))
 

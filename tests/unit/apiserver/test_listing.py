@@ -28,6 +28,10 @@ def moment(version: str = "", match: str = "", limit: int = 0, token: str = "") 
     return moment_of(ListOptions(version, match, limit, token), CURRENT, FLOOR, namespaced=True)
 
 
+def test_without_a_cache_version_0_knows_a_limit() -> None:
+    assert Moment(limit=5) == moment_of(ListOptions("0", limit=5), CURRENT, FLOOR, namespaced=True, cached=False)
+
+
 LISTS: dict[tuple[str, str, int], Moment] = {
     ("", "", 0): Moment(),
     ("", "", 5): Moment(limit=5),
@@ -75,7 +79,9 @@ KEY = Key("ns", "name")
 
 
 def test_a_token_goes_on_after_its_key() -> None:
-    assert Moment(50, KEY, 5) == moment(limit=5, token=token_after(KEY, 50, namespaced=True))
+    token = token_after(KEY, 50, namespaced=True)
+    assert Moment(50, KEY, 5) == moment(limit=5, token=token)
+    assert Moment(50, KEY) == moment("0", limit=5, token=token)
 
 
 def test_an_expired_token_offers_one_for_the_newest_state() -> None:

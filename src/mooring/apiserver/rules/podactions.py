@@ -193,6 +193,19 @@ def _no_kubelet(call: ApiCall) -> None:
     raise ServerError(text, reason="ServiceUnavailable", code=503)
 
 
+def _log(call: ApiCall) -> None:
+    """There is nothing to read of a pod without a node. Of several containers one is named."""
+    pod, name = call.store.get(call.resource, call.key).whole(), call.key.name
+    found = [each["name"] for part in ("initContainers", "containers", "ephemeralContainers") for each in pod["spec"].get(part) or ()]
+    wanted = call.body.get("container")
+    if not wanted and len(pod["spec"]["containers"]) > 1:
+        raise api_errors.bad_request(f"a container name must be specified for pod {name}, choose one of: [{' '.join(found)}]")
+    if wanted and wanted not in found:
+        raise api_errors.bad_request(f"container {wanted} is not valid for pod {name}")
+    if pod["spec"].get("nodeName"):
+        _no_kubelet(call)
+
+
 BINDINGS: Final = answered_kind("", "Binding", MESSAGES, bind, namespaced=True)
 _EVICTIONS: Final = answered_kind("policy", "Eviction", MESSAGES, _evict, namespaced=True)
 
@@ -202,7 +215,7 @@ ACTIONS: Final = (
     Action(name="ephemeralcontainers", verbs=_READ_AND_WRITE, prepare=_prepare_ephemeral, validate=_validate_ephemeral),
     Action(name="eviction", verbs=("create",), asks=_EVICTIONS),
     Action(name="exec", verbs=("create", "get"), kind="PodExecOptions", connect=_no_kubelet),
-    Action(name="log", verbs=("get",), connect=_no_kubelet),
+    Action(name="log", verbs=("get",), connect=_log),
     Action(name="portforward", verbs=("create", "get"), kind="PodPortForwardOptions", connect=_no_kubelet),
     Action(name="resize", verbs=_READ_AND_WRITE, prepare=_prepare_resize, validate=_validate_resize),
 )

@@ -10,6 +10,7 @@ from typing import Any, Final
 from mooring.api.meta import Key
 from mooring.apiserver import api_errors, field_errors
 from mooring.apiserver.bodies.objects import FieldValidation
+from mooring.apiserver.codecs.scalars import WrongType
 from mooring.apiserver.codecs.schema import decode
 from mooring.apiserver.deletion import DeleteOptions
 from mooring.apiserver.field_errors import FieldCause
@@ -162,7 +163,7 @@ def manager_of(user_agent: str) -> str:
 def delete_options(query: Query, body: Any) -> DeleteOptions:
     """body: the JSON value of a DeleteOptions body, None without one. Raises BadRequest, Invalid."""
     given = _delete_body(query) if body is None else body
-    if not isinstance(given, dict) or given.get("kind", "DeleteOptions") != "DeleteOptions":
+    if not isinstance(given, dict) or _kind_of(given) != "DeleteOptions":
         raise api_errors.bad_request("the object provided is unrecognized (must be of type DeleteOptions)")
     try:
         options = decode(META_MESSAGES["DeleteOptions"], given, [])
@@ -182,6 +183,17 @@ def delete_options(query: Query, body: Any) -> DeleteOptions:
     )
 
 
+def _kind_of(given: dict[str, Any]) -> str:
+    """The kind of a body with options. Its apiVersion may be any that could be one. Raises BadRequest."""
+    version, kind = given.get("apiVersion"), given.get("kind")
+    for part, value in (("apiVersion", version), ("kind", kind)):
+        if not isinstance(value, str | None):
+            raise api_errors.bad_request(f"couldn't get version/kind; json parse error: {WrongType('string', value, f'.{part}')}")
+    if (version or "").count("/") > 1:
+        raise api_errors.bad_request(f"unexpected GroupVersion string: {version}")
+    return kind or "DeleteOptions"
+
+
 def _wrong_manager(manager: str, *, applies: bool) -> list[FieldCause]:
     if applies and not manager:
         return [field_errors.required("fieldManager", "is required for apply patch")]
@@ -196,7 +208,7 @@ def _wrong_manager(manager: str, *, applies: bool) -> list[FieldCause]:
 
 def _delete_body(query: Query) -> dict[str, Any]:
     found: dict[str, Any] = {"propagationPolicy": query["propagationPolicy"]} if "propagationPolicy" in query else {}
-    if query.get("dryRun"):
+    if "dryRun" in query:
         found["dryRun"] = [query["dryRun"]]
     if "gracePeriodSeconds" in query:
         found["gracePeriodSeconds"] = _number(query, "gracePeriodSeconds")

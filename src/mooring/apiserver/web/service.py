@@ -121,7 +121,7 @@ class Service:
         warnings = [custom.deprecation, *verbs.warnings] if custom is not None and custom.deprecation else verbs.warnings
         if warnings:
             reply = dataclasses.replace(reply, warnings=tuple(warnings))
-        if wanted.media_type != JSON:
+        if wanted.media_type != JSON and reply.body:
             reply = dataclasses.replace(reply, body=negotiation.as_yaml(reply.body), content_type=wanted.media_type)
         return packed(reply, request.headers.get("accept-encoding", "")) if request.method == "GET" else reply
 
@@ -172,10 +172,15 @@ class _Verbs:
     def _way(self, action: Action, verb: str) -> Any:
         """The method for a sub-resource's verb."""
         if action.connect is not None:
-            return partial(action.connect, self._call({}))
+            return partial(self._connect, action.connect)
         if action.asks is not None:
             return partial(self._ask, action.asks)
         return {"get": self._read, "update": self._replace, "patch": self._patch}[verb]
+
+    def _connect(self, connect: Callable[[ApiCall], None]) -> HttpReply:
+        """What does not raise has nothing to say."""
+        connect(self._call(dict(self._request.query)))
+        return HttpReply(204, b"")
 
     # reading
 
