@@ -180,6 +180,7 @@ PRELUDES: Final[dict[str, tuple[str, ...]]] = {
     "docs/attachdetach.md": (SERVER,),
     "docs/attacher.md": (SERVER, DRIVER),
     "docs/binder.md": (SERVER,),
+    "docs/call.md": (DRIVER,),
     "docs/controller.md": (SERVER, DRIVER),
     "docs/dev.md": (DRIVER,),
     "docs/doctor.md": (DEV, MANIFESTS),

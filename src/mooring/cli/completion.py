@@ -27,6 +27,7 @@ TABLES: Final[Mapping[str, str]] = {
     "attachdetach": "attachdetach:AttachDetachFlags",
     "attacher": "csi_attacher:AttacherFlags",
     "binder": "binder:BinderFlags",
+    "call": "call:CallFlags",
     "cluster-registrar": "cluster_registrar:ClusterRegistrarFlags",
     "completion": "tables:ProcessFlags",
     "controller": "controller_flags:ControllerFlags",
@@ -58,18 +59,24 @@ TABLES: Final[Mapping[str, str]] = {
 }
 """Each command with its words: the table of its flags, "" for one that has none. A command with words of its own stands before those."""
 
-_FILES: Final = frozenset({"csi-address", "kubeconfig"})
+_FILES: Final = frozenset({"csi-address", "f", "kubeconfig", "secrets-file"})
 _FOLDERS: Final = frozenset({"flight-recorder-dir", "folder", "root-dir", "state"})
 NAMESPACES: Final = "namespaces"
 """In place of a shell: prints the names of the cluster's namespaces."""
+FIELDS: Final = "fields"
+"""In place of a shell, with the words of `mooring call`: prints the names of the calls, or the fields of the one that the words name."""
 ASKS_S_MAX: Final = 3.0
 """Whoever has pressed the tab key waits for it."""
 
 _ASKED: Final = dict.fromkeys(SHELLS, "_mooring_namespaces") | {"fish": "(_mooring_namespaces)"}
+_OF_CALLS: Final = dict.fromkeys(SHELLS, "_mooring_fields") | {"fish": "(_mooring_fields)"}
 _FUNCTIONS: Final[Mapping[str, str]] = {
     "bash": """
 _mooring_namespaces() {
   compgen -W "$(mooring completion namespaces "${COMP_WORDS[@]:1}" 2>/dev/null)" -- "$1"
+}
+_mooring_fields() {
+  compgen -W "$(mooring completion fields "${COMP_WORDS[@]:1:COMP_CWORD-1}" 2>/dev/null)" -- "$1"
 }
 """,
     "zsh": """
@@ -77,10 +84,18 @@ _mooring_namespaces() {
   local -a names=(${(f)"$(mooring completion namespaces "${(@)words[2,-1]}" 2>/dev/null)"})
   compadd "$@" -a names
 }
+_mooring_fields() {
+  local -a names=(${(f)"$(mooring completion fields "${(@)words[2,CURRENT-1]}" 2>/dev/null)"})
+  local -a fields=(${(M)names:#*[=.]})
+  if (( $#fields )); then compadd "$@" -S "" -a fields; else compadd "$@" -a names; fi
+}
 """,
     "fish": """
 function _mooring_namespaces
   mooring completion namespaces (commandline -opc)[2..] 2>/dev/null
+end
+function _mooring_fields
+  mooring completion fields (commandline -opc)[2..] 2>/dev/null
 end
 """,
 }
@@ -94,6 +109,9 @@ _mooring() {
   place=${#words[@]}
   local COMP_WORDS=("${words[@]}" "$word") COMP_CWORD=$place
   _shtab_mooring
+  # A field's value follows at once.
+  [[ "${COMPREPLY[0]}" == *[=.] ]] && compopt -o nospace 2>/dev/null
+  return 0
 }
 complete -o bashdefault -F _mooring mooring
 """
@@ -120,6 +138,8 @@ def run(argv: Sequence[str], prog: str) -> int:
     """argv: the words after `mooring completion`. Gives the exit code."""
     if argv[:1] == [NAMESPACES]:
         return _print_namespaces(argv[1:], prog)
+    if argv[:1] == [FIELDS]:
+        return _print_fields(argv[1:])
     words = [] if not argv or argv[0].startswith("-") else [argv[0]]
     return run_for_people(COMMAND, argv[len(words) :], prog, lambda _: _print(*words))
 
@@ -144,6 +164,16 @@ def _print_namespaces(words: Sequence[str], prog: str) -> int:
     from mooring.cli.people import answer_of
 
     return run_for_people(COMMAND, (), prog, lambda _: answer_of(_namespaces(_kubeconfig_in(words)), prog, 1))
+
+
+def _print_fields(words: Sequence[str]) -> int:
+    """words: of the line that is being completed, as in `call CreateVolume name=a`."""
+    from mooring.conform.call.names import BY_NAME, paths_in
+
+    rpc = next((BY_NAME[word] for word in words if word in BY_NAME), None)
+    found = BY_NAME if rpc is None else paths_in(rpc.request_type.DESCRIPTOR)
+    sys.stdout.write("".join(f"{one}\n" for one in found))
+    return 0
 
 
 async def _namespaces(kubeconfig: str) -> int:
@@ -185,6 +215,9 @@ def parser() -> argparse.ArgumentParser:
             _add(made, row)
         if path == "completion":
             made.add_argument("shell", choices=SHELLS)
+        if path == "call":
+            words: Any = made.add_argument("field", nargs="*")
+            words.complete = _OF_CALLS
         if any(other.startswith(f"{path} ") for other in TABLES):
             below[path] = made.add_subparsers()
     return top

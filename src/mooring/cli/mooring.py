@@ -15,6 +15,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "attachdetach": ("mooring.cli.attachdetach", "Attach pods' volumes to nodes, and detach them."),
     "attacher": ("mooring.cli.csi_attacher", "Attach and detach a driver's volumes, as csi-attacher."),
     "binder": ("mooring.cli.binder", "Bind claims to volumes and pods to nodes."),
+    "call": ("mooring.cli.call", "Make a CSI call by hand, and judge its answer."),
     "cluster-registrar": ("mooring.cli.cluster_registrar", "Make the CSIDriver object of a driver."),
     "completion": ("mooring.cli.completion", "Print a script for a shell: it completes commands."),
     "controller": ("mooring.cli.controller", "Run several controllers in one process."),

@@ -27,6 +27,11 @@ TOKENS_KEY: Final = "csi.storage.k8s.io/serviceAccount.tokens"
 _GO_ESCAPES: Final = str.maketrans({char: f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"})
 
 
+def shown(message: Message) -> dict[str, Any]:
+    """What `redacted` writes, as values: with every secret as "***stripped***"."""
+    return _shown(message)
+
+
 def redacted(message: Message | None) -> str:
     """One line of JSON with every secret as "***stripped***"; null for None.
 

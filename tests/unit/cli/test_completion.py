@@ -6,6 +6,7 @@ import importlib.util
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,9 @@ def test_the_shell_reads_its_script(shell: str, capsys: pytest.CaptureFixture[st
         (["unstick", "--kubeconfig", "=", "/x", "--namespace", "=", "sh"], ["shop", "shipping"]),
         (["timeline", "pod/web-0", "--namespace", ""], ["default", "shop", "shipping"]),
         (["completion", "f"], ["fish"]),
+        (["call", "CreateV"], ["CreateVolume", "CreateVolumeGroupSnapshot"]),
+        (["call", "NodeStageVolume", "--csi-address", "/x", "volume_id", "=", "a", "publ"], ["publish_context."]),
+        (["call", "CreateVolume", "capacity_range.r"], ["capacity_range.required_bytes="]),
         (["node-agent", "--l"], ["--logging-format"]),
         (["node-agent", "--f"], ["--feature-gates"]),
     ],
@@ -80,9 +84,10 @@ def test_bash_completes(words: list[str], expected: list[str], capsys: pytest.Ca
 
 
 def with_namespaces(folder: Path) -> dict[str, str]:
-    """An environment with a `mooring` that knows three namespaces, and nothing else."""
+    """An environment with a `mooring` that knows three namespaces, and is else the real one."""
     program = folder / "mooring"
-    program.write_text('#!/bin/sh\n[ "$1 $2" = "completion namespaces" ] && printf "default\\nshop\\nshipping\\n"\n')
+    names = '[ "$1 $2" = "completion namespaces" ] && printf "default\\nshop\\nshipping\\n" && exit\n'
+    program.write_text(f'#!/bin/sh\n{names}exec {Path(sys.executable).parent}/mooring "$@"\n')
     program.chmod(0o755)
     return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
 

@@ -15,6 +15,7 @@ from mooring.cli import (
     apiserver,
     attachdetach,
     binder,
+    call,
     cluster_registrar,
     completion,
     controller,
@@ -49,6 +50,7 @@ OURS: Final[dict[str, Command[Any]]] = {
     "apiserver restore": apiserver._RESTORE,
     "attachdetach": attachdetach.COMMAND,
     "binder": binder.COMMAND,
+    "call": call.COMMAND,
     "completion": completion.COMMAND,
     "controller": controller.COMMAND,
     "demo": demo.COMMAND,
@@ -77,7 +79,7 @@ DROP_INS: Final[dict[str, Command[Any]]] = {
 }
 WITH_A_WORD: Final = {
     *("apiserver backup", "apiserver restore", "completion", "dev kill-node", "dev revive-node"),
-    *("fence", "record", "replay", "timeline", "unfence", "unstick", "why"),
+    *("call", "fence", "record", "replay", "timeline", "unfence", "unstick", "why"),
 }
 PROGRAMS: Final = {"cluster-registrar": "cluster-driver-registrar", "snapshot-controller": "snapshot-controller"}
 SMALL: Final = {"livenessprobe", "registrar"}
@@ -118,7 +120,11 @@ def test_the_example_can_be_typed(name: str) -> None:
     for line in one.example.replace("\\\n", "").splitlines():
         words = shlex.split(line)
         assert prog.split() == words[: len(prog.split())]
-        parsed = parse(one.table, words[len(prog.split()) :])
+        words = words[len(prog.split()) :]
+        if name == "call":  # its words stand among its flags
+            (first, *_), words = call.words_among_flags(one.table, words)
+            words = [*words, first]
+        parsed = parse(one.table, words)
         one.check(parsed)
         assert len(parsed.rest) == (1 if name in WITH_A_WORD else 0)
 

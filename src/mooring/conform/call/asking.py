@@ -1,0 +1,40 @@
+"""One call to a driver, judged by the book."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from google.protobuf.message import Message
+
+from mooring.base.clock import Clock
+from mooring.conform.watched import Watch, WatchedDriver
+from mooring.csi.book.rule import Breach
+from mooring.csi.book.watcher import Watcher
+from mooring.csi.driver import Call, Rpc
+from mooring.csi.errors import DriverError
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outcome:
+    """answer or error. breaches: of the book's rules, as far as one call shows them."""
+
+    answer: Message | None
+    error: DriverError | None
+    breaches: tuple[Breach, ...]
+    seconds: float
+
+
+async def ask(address: str, rpc: Rpc[Any, Any], request: Message, *, timeout_s: float, connect_s: float, clock: Clock) -> Outcome:
+    """Raises ConfigError where nobody answers at the address."""
+    breaches: list[Breach] = []
+    driver = WatchedDriver(address, watch=Watch(Watcher(breaches.append), "", clock, None), clock=clock)
+    await driver.connect(connect_s)
+    began = clock.now()
+    try:
+        answer, error = await driver.invoke(rpc, request, Call(timeout_s)), None
+    except DriverError as failed:
+        answer, error = None, failed
+    finally:
+        await driver.close()
+    return Outcome(answer, error, tuple(breaches), clock.now() - began)

@@ -1,0 +1,131 @@
+"""Item 30.4: `mooring call` with a driver behind a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from mooring.cli import call
+from mooring.cli import mooring as command
+from mooring.csi.errors import DriverError
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver.server import serving
+from mooring.wire.grpc.codes import Code
+from tests.support.folder_driver import FolderDriver
+
+WRITER = ("volume_capabilities.mount.fs_type=ext4", "volume_capabilities.access_mode.mode=SINGLE_NODE_WRITER")
+
+
+class Careless:
+    """Breaks rules: an id of 129 bytes, secrets in answers and errors."""
+
+    def __init__(self, folder: Path) -> None:
+        """As others are made."""
+
+    async def create_volume(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
+        context = {"pass": request.secrets["pass"]} if request.secrets else {}
+        return csi.CreateVolumeResponse(volume=csi.Volume(volume_id="x" * 129, volume_context=context))
+
+    async def delete_volume(self, request: csi.DeleteVolumeRequest) -> csi.DeleteVolumeResponse:
+        raise DriverError(Code.ABORTED, f"at work with {request.secrets['pass']}")
+
+
+async def typed(folder: Path, *words: str, driver: type[FolderDriver | Careless] = FolderDriver) -> int:
+    """The exit code of `mooring call WORDS` with the driver there."""
+    async with serving(driver(folder), f"unix://{folder}/csi.sock"):
+        return await asyncio.to_thread(call.run, [*words, "--csi-address", f"unix://{folder}/csi.sock"], "mooring call")
+
+
+def said_in(capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
+    """Without the log of the driver, which runs in this process."""
+    out, err = capsys.readouterr()
+    return out, "".join(line for line in err.splitlines(keepends=True) if '"Serving"' not in line)
+
+
+async def test_the_answer_as_yaml_and_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == await typed(tmp_path, "GetPluginInfo")
+    assert {"name": "folders.csi.test", "vendor_version": "1"} == yaml.safe_load(capsys.readouterr().out)
+    assert 0 == await typed(tmp_path, "CreateVolume", "-o", "json", "name=data", "capacity_range.required_bytes=1Mi", *WRITER)
+    out, err = said_in(capsys)
+    assert 2**20 == json.loads(out)["volume"]["capacity_bytes"]
+    assert "" == err, "no rule is broken"
+    assert len(list((tmp_path / "volumes").iterdir())) == 1
+
+
+async def test_an_error_in_gos_form_with_its_meaning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert 1 == await typed(tmp_path, "CreateVolume", "name=data")
+    out, err = said_in(capsys)
+    assert "" == out
+    assert err.startswith("rpc error: code = InvalidArgument desc = ")
+    assert "InvalidArgument: a field of the request is missing or wrong. Final: " in err
+
+
+async def test_breaches_are_told_and_no_secret_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "secrets").write_text("pass: hunter22")
+    secrets = f"--secrets-file={tmp_path / 'secrets'}"
+    assert 0 == await typed(tmp_path, "CreateVolume", "name=a", *WRITER, secrets, driver=Careless)
+    out, err = said_in(capsys)
+    assert "CSI703 CreateVolume of volume name 'a': a secret" in err
+    assert "129 bytes" in err
+    assert "Kubernetes: " in err
+    assert "Mend: " in err
+    assert "***stripped***" in out
+    assert "hunter22" not in out + err
+    assert 1 == await typed(tmp_path, "DeleteVolume", "volume_id=x", secrets, driver=Careless)
+    out, err = said_in(capsys)
+    assert "Aborted" in err
+    assert "Not final" in err
+    assert "CSI702" in err
+    assert "hunter22" not in out + err
+
+
+async def test_a_request_from_a_file_and_words_on_top(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "request.yaml").write_text("name: a\ncapacity_range: {required_bytes: 5Mi}\n")
+    assert 0 == await typed(tmp_path, "CreateVolume", "-f", f"{tmp_path}/request.yaml", "name=b", "--dry-run")
+    request = capsys.readouterr().out
+    assert {"name": "b", "capacity_range": {"required_bytes": 5 * 2**20}} == yaml.safe_load(request)
+    monkeypatch.setattr("sys.stdin", io.StringIO(request))
+    assert 0 == await typed(tmp_path, "--dry-run", "CreateVolume", "-f", "-")
+    assert request == capsys.readouterr().out
+    assert not list((tmp_path / "volumes").iterdir()), "nothing was sent"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["CreateVolum"], "did you mean CreateVolume?"),
+        (["CreateVolume", "secrets.pass=hunter22"], "--secrets-file"),
+        ([], "name the call"),
+        (["GetPluginInfo", "-f", "/nowhere"], "can't read /nowhere"),
+        (["GetPluginInfo", "--timeout=0s"], "timeout: must be greater than zero"),
+        (["GetPluginInfo", "-f=-", "--secrets-file=-"], "stdin is one file"),
+        (["GetPluginInfo", "-o", "table"], "must be yaml or json"),
+    ],
+)
+def test_a_wrong_command_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert 2 == command.run(["call", *words, "--csi-address=/tmp/none.sock"])
+    err = capsys.readouterr().err
+    assert said in err
+    assert "hunter22" not in err
+
+
+def test_the_address_is_that_of_csi_endpoint(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    monkeypatch.delenv("CSI_ENDPOINT", raising=False)
+    assert 2 == call.run(["GetPluginInfo"], "mooring call")
+    assert "CSI_ENDPOINT" in capsys.readouterr().err
+    monkeypatch.setenv("CSI_ENDPOINT", f"unix:{tmp_path}/none.sock")
+    monkeypatch.setattr(call, "CONNECT_S_MAX", 0.01)
+    assert 1 == call.run(["GetPluginInfo"], "mooring call")
+    assert f"no connection to the CSI driver at '{tmp_path}/none.sock'" in capsys.readouterr().err
+
+
+def test_words_and_flags_come_in_any_order() -> None:
+    words, flags = call.words_among_flags(call.CallFlags, ["A", "-o", "json", "b=c", "--dry-run", "d=e", "--", "--f"])
+    assert (["A", "b=c", "d=e", "--f"], ["-o", "json", "--dry-run"]) == (words, flags)
