@@ -55,6 +55,33 @@ class Order(Protocol):
         """The program has all objects of this kind there that are its own: nobody else writes them, and no cache follows them."""
 
 
+class Unheard:
+    """An `Order` of which nobody hears, and that directs nothing: for those that hear some of it, or stand before nobody."""
+
+    directs = False
+
+    def __init__(self) -> None:
+        self._names = Names()
+
+    def named(self, controller: str, label: str) -> str:
+        return self._names.of(controller)
+
+    async def next_key(self, queue: str, ready: Collection[K]) -> K | None:
+        raise AssertionError("it does not direct: the queue says it")
+
+    def begun(self, queue: str, key: Hashable) -> None: ...
+
+    def decided(self, controller: str, key: Hashable, what: object) -> None: ...
+
+    def came_to(self, controller: str, key: Hashable, failure: str) -> None: ...
+
+    async def resumed(self, what: str, key: Hashable) -> None: ...
+
+    def caches(self, informer: Informer[Any]) -> None: ...
+
+    def keeps(self, kind: Kind[Any], namespace: str, objects: Callable[[], Iterable[Any]]) -> None: ...
+
+
 ORDER: Final[ContextVar[Order | None]] = ContextVar("mooring.order", default=None)
 
 

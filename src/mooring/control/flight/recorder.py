@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
@@ -15,7 +15,7 @@ from mooring.control.decision import Decision
 from mooring.control.flight import entries
 from mooring.control.flight.ring import ENTRY_BYTES, Note, Ring
 from mooring.control.flight.stripping import gives_token, holds_secrets, stripped_answer
-from mooring.control.order import Names
+from mooring.control.order import Unheard
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Page, Request, Selection, Verb, WatchEvent
 
@@ -38,7 +38,7 @@ _encode: Final = msgspec.json.Encoder().encode
 UNREADABLE: Final = b"null"
 
 
-class Recorder:
+class Recorder(Unheard):
     """An `Order` that only hears. clock: the program's. bytes_max: of what it keeps.
 
     troubled: called with a text when a key has failed for stuck_s (0: never), again with each further failure of it.
@@ -46,12 +46,11 @@ class Recorder:
     It costs the program no await, no draw and no request: what it does is the same with it and without.
     """
 
-    directs = False
-
     def __init__(
         self, clock: Clock, bytes_max: int = BYTES_MAX, stuck_s: float = 0.0, troubled: Callable[[str], None] = lambda why: None
     ) -> None:
         assert bytes_max > 0
+        super().__init__()
         self._stuck_s, self._troubled = stuck_s, troubled
         self._failing_since: dict[tuple[str, Hashable], float] = {}
         self.clock = clock
@@ -61,7 +60,7 @@ class Recorder:
         """Of the clock, since the segment began."""
         self._time: Callable[[], float] = self._first_time
         self.in_flight: dict[int, tuple[float, Request | str]] = {}
-        self._number, self._names = 0, Names()
+        self._number = 0
         self._informers: list[Informer[Any]] = []
         self._own: list[tuple[tuple[Kind[Any], Selection], Callable[[], Iterable[Any]]]] = []
         self.watches: dict[int, Request] = {}  # by number, the newest
@@ -80,12 +79,6 @@ class Recorder:
         return self._time()
 
     # -- as an Order
-
-    def named(self, controller: str, label: str) -> str:
-        return self._names.of(controller)
-
-    async def next_key(self, queue: str, ready: Collection[K]) -> K | None:
-        raise AssertionError("a recorder does not direct")
 
     def begun(self, queue: str, key: Hashable) -> None:
         self._note((entries.BEGUN, self._time(), _who(), len(self.reads), queue, key), 0)

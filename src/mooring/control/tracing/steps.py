@@ -8,19 +8,15 @@ span only where its reason is another than the last one of that key: an object t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
 from contextvars import ContextVar
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
-from mooring.api.meta import Kind
 from mooring.base.clock import Clock
 from mooring.control.decision import Decision
-from mooring.control.order import Names, Order
+from mooring.control.order import Order, Unheard
 from mooring.control.reasons import name_of
 from mooring.control.tracing.kinship import Kinship, Place, place_of
-from mooring.kube.cache.informer import Informer
-
-K = TypeVar("K", bound=Hashable)
 
 TEXT_MAX: Final = 1000
 """Characters of a reason or an error; longer ones are cut."""
@@ -75,35 +71,28 @@ class Tracing:
     """
 
     def __init__(self, sink: SpanSink, clock: Clock, order: Order | None = None) -> None:
-        self._sink, self._clock, self._order = sink, clock, order
-        self._names, self._labels = Names(), dict[str, str]()
+        self._sink, self._clock = sink, clock
+        self._order = before = Unheard() if order is None else order
+        self._labels: dict[str, str] = {}
         self._reasons: dict[tuple[str, Hashable], Any] = {}
         self.kinship = Kinship()
+        self.directs = before.directs
+        self.next_key, self.resumed, self.caches, self.keeps = before.next_key, before.resumed, before.caches, before.keeps
 
     # -- as an Order
 
-    @property
-    def directs(self) -> bool:
-        return self._order is not None and self._order.directs
-
     def named(self, controller: str, label: str) -> str:
-        place = self._names.of(controller) if self._order is None else self._order.named(controller, label)
+        place = self._order.named(controller, label)
         self._labels[place] = label
         return place
 
-    async def next_key(self, queue: str, ready: Collection[K]) -> K | None:
-        assert self._order is not None, "it does not direct"
-        return await self._order.next_key(queue, ready)
-
     def begun(self, queue: str, key: Hashable) -> None:
-        if self._order is not None:
-            self._order.begun(queue, key)
+        self._order.begun(queue, key)
         self._end(STEP.get(), is_noticed=False)  # of the key before, if nothing has told its end
         STEP.set(Step(queue, key, self.now()))
 
     def decided(self, controller: str, key: Hashable, what: object) -> None:
-        if self._order is not None:
-            self._order.decided(controller, key, what)
+        self._order.decided(controller, key, what)
         step = STEP.get()
         if step is None or step.parents is not None or step.told is not None:  # it has come again at once
             self._end(step)
@@ -113,23 +102,10 @@ class Tracing:
             self._end(step, str(getattr(getattr(what, "because", None), "error", "")))
 
     def came_to(self, controller: str, key: Hashable, failure: str) -> None:
-        if self._order is not None:
-            self._order.came_to(controller, key, failure)
+        self._order.came_to(controller, key, failure)
         step = STEP.get()
         if step is not None and (step.place, step.key) == (controller, key):
             self._end(step, failure)
-
-    async def resumed(self, what: str, key: Hashable) -> None:
-        if self._order is not None:
-            await self._order.resumed(what, key)
-
-    def caches(self, informer: Informer[Any]) -> None:
-        if self._order is not None:
-            self._order.caches(informer)
-
-    def keeps(self, kind: Kind[Any], namespace: str, objects: Callable[[], Iterable[Any]]) -> None:
-        if self._order is not None:
-            self._order.keeps(kind, namespace, objects)
 
     # -- from the ports
 

@@ -10,15 +10,14 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections import deque
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable
 from typing import Any, Final, TypeVar
 
-from mooring.api.meta import Kind
 from mooring.base.clock import LoopClock
 from mooring.control.flight import entries
 from mooring.control.flight.entries import Asked, Entry
 from mooring.control.flight.shown import shown
-from mooring.control.order import Names, task_name
+from mooring.control.order import Unheard, task_name
 from mooring.inspect.replay.loop import ReplayLoop, is_sleep, timeout_of
 from mooring.inspect.replay.said import Said
 from mooring.kube.cache.informer import Informer
@@ -59,7 +58,7 @@ class Departure(Exception):
     """The replay can't go on as the record has it. str() says where, and what is different."""
 
 
-class Director:
+class Director(Unheard):
     """An `Order` for a replay. loop: it has to be the one that runs.
 
     on_decision: called with each decision, in the middle of its step: what it raises ends the replay.
@@ -68,12 +67,12 @@ class Director:
     directs = True
 
     def __init__(self, loop: ReplayLoop, on_decision: Callable[[Decided], None] = lambda _: None) -> None:
+        super().__init__()
         self._loop, self._on_decision, self._clock = loop, on_decision, LoopClock()
         self._waiters: list[Waiter] = []
         self._observed: deque[tuple[str, Any]] = deque()
         self._scopes: dict[str, tuple[str, ...]] = {}
         self.said = Said()
-        self._names = Names()
         self.stopped: Exception | None = None
         self.informers: list[Informer[Any]] = []
         self.decided_count = 0
@@ -285,18 +284,11 @@ class Director:
 
     # -- as an Order
 
-    def named(self, controller: str, label: str) -> str:
-        return self._names.of(controller)
-
     async def next_key(self, queue: str, ready: Collection[K]) -> K | None:
         if self._is_drained:
             return None
         entry = await self.at_gate((entries.BEGUN,), (queue,), ready=ready)
         return None if entry.kind == entries.DRAINED else next(key for key in ready if shown(key) == entry.key)
-
-    def begun(self, queue: str, key: Hashable) -> None: ...
-
-    def came_to(self, controller: str, key: Hashable, failure: str) -> None: ...
 
     def decided(self, controller: str, key: Hashable, what: object) -> None:
         self._observed.append((entries.DECIDED, (controller, shown(key), shown(what), str(getattr(what, "because", "")))))
@@ -321,8 +313,6 @@ class Director:
 
     def caches(self, informer: Informer[Any]) -> None:
         self.informers.append(informer)
-
-    def keeps(self, kind: Kind[Any], namespace: str, objects: Callable[[], Iterable[Any]]) -> None: ...
 
     # -- time and chance
 

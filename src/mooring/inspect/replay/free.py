@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable
 from typing import Any, TypeVar
 
 import msgspec
 
-from mooring.api.meta import Kind
 from mooring.base.clock import LoopClock
 from mooring.control.flight import entries
 from mooring.control.flight.entries import Asked, CachedKind, Entry, Header, fault_of
 from mooring.control.flight.shown import shown
-from mooring.control.order import Names, task_name
+from mooring.control.order import Unheard, task_name
 from mooring.inspect.replay.director import TURNS_MAX, Decided, Departure, Waiter
 from mooring.inspect.replay.loop import ReplayLoop
 from mooring.inspect.replay.said import Said
@@ -53,14 +52,13 @@ class OwnObjects:
         return Entry(entries.ANSWER, answer=msgspec.Raw(msgspec.json.encode(found)))
 
 
-class FreeDirector:
+class FreeDirector(Unheard):
     """An `Order` that directs nothing, with the answers of a record. loop, on_decision: as for Director."""
 
-    directs = False
-
     def __init__(self, loop: ReplayLoop, header: Header, on_decision: Callable[[Decided], None]) -> None:
+        super().__init__()
         self._loop, self._on_decision, self._clock = loop, on_decision, LoopClock()
-        self._header, self._names, self.said = header, Names(), Said()
+        self._header, self.said = header, Said()
         self._waiters: list[Waiter] = []
         self._answers: dict[tuple[tuple[str, ...], str], deque[Entry]] = defaultdict(deque)  # by place and body
         self._events: dict[tuple[str, ...], deque[Entry]] = defaultdict(deque)  # by what a watch shows
@@ -178,16 +176,6 @@ class FreeDirector:
 
     # -- as an Order
 
-    def named(self, controller: str, label: str) -> str:
-        return self._names.of(controller)
-
-    async def next_key(self, queue: str, ready: Collection[K]) -> K | None:
-        raise AssertionError("the queue says it")
-
-    def begun(self, queue: str, key: Hashable) -> None: ...
-
-    def came_to(self, controller: str, key: Hashable, failure: str) -> None: ...
-
     def decided(self, controller: str, key: Hashable, what: object) -> None:
         """An exception of on_decision ends the replay at the next moment of rest: here it would be the worker's."""
         self.decided_count += 1
@@ -198,9 +186,5 @@ class FreeDirector:
             except Exception as error:
                 self.stopped = error
 
-    async def resumed(self, what: str, key: Hashable) -> None: ...
-
     def caches(self, informer: Informer[Any]) -> None:
         self.informers.append(informer)
-
-    def keeps(self, kind: Kind[Any], namespace: str, objects: Callable[[], Iterable[Any]]) -> None: ...
