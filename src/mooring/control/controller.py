@@ -24,7 +24,7 @@ from mooring.control.draining import WorkerGroup
 from mooring.control.events import REPEAT_S, SLACK_S
 from mooring.control.order import ORDER
 from mooring.control.queue import BackOff, QueueMetrics, WorkQueue
-from mooring.control.result import Because, Result, Retry, Stale, TriesAgain
+from mooring.control.result import Because, Failing, Result, Retry, Stale, TriesAgain
 from mooring.control.runtime import Runtime
 from mooring.control.slim import changed
 from mooring.control.topics import Topic, Topics
@@ -202,6 +202,9 @@ class Controller(Generic[K]):
     async def _work(self, key: K) -> None:
         try:
             await self._reconcile_in_steps(key)
+        except Exception as error:  # the queue logs it, and tries again
+            self._told_in_order(key, f"unexpectedly: {error!r}")
+            raise
         finally:
             self._topics.end(key)
 
@@ -276,6 +279,7 @@ class Controller(Generic[K]):
         if self._queue.failures(key) >= STALE_LOGGED:
             text = f"what is stored is another than the cache shows, again and again: {why}"
             self._show(key, TriesAgain(text, delay_s))
+            self._told_in_order(key, text)
             self._log.bind(**self._about(key)).error(text, retry_in_s=round(delay_s, 3))
 
     def _succeeded(self, key: K, result: Result) -> None:
@@ -289,11 +293,17 @@ class Controller(Generic[K]):
         elif result.after_s is not None:
             self._queue.add_after(key, max(AGAIN_S_MIN, result.after_s))
 
+    def _told_in_order(self, key: K, failure: str) -> None:
+        """A work that decides has told its decision already."""
+        if (order := ORDER.get()) is not None:
+            if not self._decides:
+                order.decided(self._place, key, Result(Failing(failure)))
+            order.came_to(self._place, key, failure)
+
     def _failed(self, key: K, failure: Retry) -> None:
         delay_s = self._queue.retry(key)
         self._show(key, TriesAgain(str(failure), delay_s))
-        if (order := ORDER.get()) is not None:
-            order.came_to(self._place, key, str(failure))
+        self._told_in_order(key, str(failure))
         log = self._log.bind(**self._about(key))
         if failure.because is not None:
             log = log.bind(because=str(failure.because))

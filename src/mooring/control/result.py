@@ -32,6 +32,13 @@ class TriesAgain:
     in_s: float
 
 
+@reason("failed: {error}")
+class Failing:
+    """The reason of a work that has failed, and decides nothing: it has no other one."""
+
+    error: str
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Result:
     """The end of a reconcile that did not fail.

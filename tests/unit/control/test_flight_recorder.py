@@ -23,7 +23,7 @@ from mooring.cluster.attachdetach.facts import NodeFacts, Place, Volume
 from mooring.cluster.attachdetach.reasons import Wanted
 from mooring.control.caches import Caches
 from mooring.control.controller import Controller
-from mooring.control.decision import Decision
+from mooring.control.decision import Deciding, Decision
 from mooring.control.flight.driver import RecordedDriver
 from mooring.control.flight.entries import error_of, fault_of
 from mooring.control.flight.ports import RecordedCluster
@@ -34,7 +34,7 @@ from mooring.control.flight.writing import frozen
 from mooring.control.locks import KeyLock
 from mooring.control.manager import Manager
 from mooring.control.order import ordered
-from mooring.control.result import Result, Retry
+from mooring.control.result import Result, Retry, Stale
 from mooring.control.runtime import Runtime
 from mooring.csi.driver import Call
 from mooring.csi.in_process import InProcessDriver
@@ -172,6 +172,43 @@ async def test_a_key_that_fails_for_long_is_told(stuck_s: float, expected: int) 
         controller.add("bad")
         await world.clock.sleep(30.0)
         assert count == len(told), "it fails since a while only"
+
+
+class Broken(Exception):
+    """A bug."""
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (Retry("the array is full"), "the array is full"),
+        (Stale("another version"), "what is stored is another than the cache shows, again and again: another version"),
+        (Broken("no such key"), "unexpectedly: Broken('no such key')"),
+    ],
+    ids=["retry", "stale", "bug"],
+)
+@pytest.mark.parametrize("decides", [False, True])
+async def test_each_way_in_which_a_key_can_be_stuck_is_told(error: Exception, told: str, decides: bool) -> None:
+    world, stuck = ClusterWorld(), list[str]()
+    recorder = Recorder(world.clock, stuck_s=60.0, troubled=stuck.append)
+
+    async def reconcile(key: str) -> Result:
+        raise error
+
+    async def perform(key: str, decision: Decision[None]) -> Result:
+        raise error
+
+    how = Deciding(lambda key: Decision(Wanted("n1")), perform) if decides else reconcile
+    runtime = recorded(Runtime(world.cluster, world.clock, Random(1), Metrics()), recorder)
+    with ordered(recorder):
+        controller: Controller[str] = Controller(runtime, "keys", how, workers=1)
+    async with world.running(RecordedWork(lambda: Manager(Caches(runtime), controller), recorder).run()):
+        controller.add("bad")
+        await world.clock.sleep(300.0)
+    assert stuck
+    assert all("keys: bad has failed for" in one and one.endswith(told) for one in stuck)
+    decided = {entry.because for entry in record_of(recorder).entries if entry.kind == "decided"}
+    assert {str(Wanted("n1"))} == decided if decides else {f"failed: {told}"} == decided
 
 
 async def test_what_can_not_be_kept_does_not_hurt_the_program() -> None:

@@ -317,12 +317,15 @@ async def test_what_a_step_has_started_follows_below_it() -> None:
 
 
 async def test_a_step_that_nothing_ends_is_told_before_the_next_key() -> None:
-    """It stayed stale, or failed by a bug; its span ends with the last that was done."""
+    """It stayed stale for the first time; its span ends with the last that was done."""
+    made: list[str] = []
 
     async def reconcile(runtime: Runtime, uid: str) -> Result:
         if uid == UID:
-            await runtime.cluster.create(PERSISTENT_VOLUME_CLAIMS, a_claim("data"), "default")
-            raise ValueError("a bug")
+            if not made:
+                await runtime.cluster.create(PERSISTENT_VOLUME_CLAIMS, a_claim("data"), "default")
+            made.append(uid)
+            raise Stale("moved")
         return Result(Because("nothing"))
 
     scene = Scene()
@@ -407,16 +410,20 @@ async def test_a_recorder_hears_the_same_beside_traces() -> None:
     assert ["it is wanted", "it is wanted", "it is there"] == reasons
 
 
-async def test_a_failure_without_a_decision_is_told() -> None:
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(Retry("the driver is not registered"), "the driver is not registered"), (ValueError("a bug"), "unexpectedly: ValueError('a bug')")],
+)
+async def test_a_failure_without_a_decision_is_told(error: Exception, told: str) -> None:
     async def reconcile(uid: str) -> Result:
-        raise Retry("the driver is not registered")
+        raise error
 
     scene = Scene()
     async with scene.at_work(lambda *_: reconcile) as controller:
         controller.add(UID)
         await asyncio.sleep(0.01)
-    step = only(scene.spans.all, "claims")
-    assert "the driver is not registered" == step.status.description
+    step = only(scene.spans.all, "claims Failing")
+    assert told == step.status.description
 
 
 def test_without_traces_there_is_no_order() -> None:
