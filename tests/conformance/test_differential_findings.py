@@ -1516,3 +1516,75 @@ def test_a_pod_without_a_node_has_no_log(api: Rest, name: str, accept: str) -> N
     assert f"container x is not valid for pod {name}" == api.get(path, container="x").refused(400, "BadRequest")["message"]
     for container in ("i", "c"):
         assert 204 == api.request("GET", path, headers=(("Accept", accept),), container=container).status
+
+
+NOT_A_NAME, NOT_A_PATH = "must consist of lower case alphanumeric characters", "may not contain '/'"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "endpoints"),
+    [
+        (SECRETS, a_secret("x"), [""]),
+        (STORAGE_CLASSES, a_class("x"), [""]),
+        (PODS, a_pod("x"), [""]),
+        (JOBS, a_job("x"), [""]),
+        (NODES, a_node("x"), [""]),
+        (PVCS, a_sourced_claim("x"), [""]),
+        (VAS, a_va("x"), ["", "status"]),
+        (CSI_DRIVERS, {"metadata": {}, "spec": {}}, []),
+        (LEASES, {"metadata": {}, "spec": {}}, []),
+        ("/apis/apps/v1/namespaces/default/statefulsets", a_workload("StatefulSet", "x"), []),
+    ],
+    ids=lambda value: value.rpartition("/")[2] if isinstance(value, str) else "",
+)
+def test_how_an_update_looks_at_the_beginning_of_a_name(api: Rest, name: str, path: str, body: Any, endpoints: list[str]) -> None:
+    """No kind takes a slash, some not what is no name either."""
+    api.post(path, {**body, "metadata": {**body["metadata"], "name": name}}).ok(201)
+    for endpoint in ("", "status"):
+        place = f"{path}/{name}" + (f"/{endpoint}" if endpoint else "")
+        answer = api.patch(place, {"metadata": {"generateName": "a/b"}}, MERGE_PATCH, dryRun="All")
+        if answer.status == 404:
+            assert endpoint, "this kind has no status"
+            continue
+        field, is_full = "metadata.generateName", endpoint in endpoints
+        answer.invalid((INVALID, field, NOT_A_PATH), *([(INVALID, field, NOT_A_NAME)] if is_full else []))
+        refused = api.patch(place, {"metadata": {"generateName": "A"}}, MERGE_PATCH, dryRun="All")
+        assert (422 if is_full else 200) == refused.status
+
+
+@pytest.mark.parametrize("part", ["kind", "apiVersion"])
+@pytest.mark.parametrize("value", [{}, [], 5, False])
+@pytest.mark.parametrize("how", ["POST", "PUT", MERGE_PATCH, JSON_PATCH])
+def test_a_kind_that_is_no_text(api: Rest, name: str, part: str, value: Any, how: str) -> None:
+    """Nothing of it counts as nothing."""
+    if how != "POST":
+        api.post(SECRETS, a_secret(name)).ok(201)
+    if how in ("POST", "PUT"):
+        answer = api.request(how, SECRETS if how == "POST" else f"{SECRETS}/{name}", {**a_secret(name), part: value})
+    else:
+        patch: Any = {part: value} if how == MERGE_PATCH else [{"op": "add", "path": f"/{part}", "value": value}]
+        answer = api.patch(f"{SECRETS}/{name}", patch, how)
+    assert (422 if how in (MERGE_PATCH, JSON_PATCH) else 400) == answer.status
+    assert "couldn't get version/kind; json parse error: json: cannot unmarshal" in answer.json["message"]
+
+
+@pytest.mark.parametrize(("path", "is_there"), [("0", True), ("1", False), ("-", False), ("x", False), ("-1", True), ("-2", False)])
+def test_a_test_for_null_beyond_a_list_fails(api: Rest, name: str, path: str, *, is_there: bool) -> None:
+    api.post(SECRETS, a_secret(name, finalizers=["example.com/hold"])).ok(201)
+    wanted = "example.com/hold" if is_there else None
+    answer = api.patch(f"{SECRETS}/{name}", [{"op": "test", "path": f"/metadata/finalizers/{path}", "value": wanted}], JSON_PATCH)
+    assert (200 if is_there else 422) == answer.status
+    api.patch(f"{SECRETS}/{name}", [{"op": "test", "path": "/metadata/none", "value": None}], JSON_PATCH).ok()
+    api.patch(f"{SECRETS}/{name}", {"metadata": {"finalizers": None}}, MERGE_PATCH).ok()
+
+
+def test_a_patch_may_test_and_replace_the_whole_object(api: Rest, name: str) -> None:
+    made = api.post(SECRETS, a_secret(name)).ok(201)
+    path, test = f"{SECRETS}/{name}", {"op": "test", "path": "", "value": {"kind": "Secret"}}
+    new = {**{part: made[part] for part in ("apiVersion", "kind", "metadata")}, "type": "Opaque", "data": {"a": "AAEC"}}
+    assert {"a": "AAEC"} == api.patch(path, [{"op": "replace", "path": "", "value": new}], JSON_PATCH, dryRun="All").ok()["data"]
+    api.patch(path, [test], JSON_PATCH).refused(422, "Invalid")
+    api.patch(path, [{"op": "replace", "path": "", "value": new}, {**test, "value": new}], JSON_PATCH, dryRun="All").ok()
+    for value in ("x", None, 5):
+        api.patch(path, [{"op": "replace", "path": "", "value": value}], JSON_PATCH).refused(422, "Invalid", says="due to an error in our")
+    api.patch(path, [{"op": "add", "path": "", "value": new}], JSON_PATCH).refused(422, "Invalid", says="due to an error in our")

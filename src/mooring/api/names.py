@@ -84,6 +84,11 @@ def path_segment(text: str) -> list[str]:
     """The errors of text as one name in a URL's path; [] for none."""
     if text in (".", ".."):
         return [f"may not be '{text}'"]
+    return path_segment_prefix(text)
+
+
+def path_segment_prefix(text: str) -> list[str]:
+    """The same for the beginning of one."""
     return [f"may not contain '{sign}'" for sign in "/%" if sign in text]
 
 

@@ -80,17 +80,25 @@ def validate(
     metadata: Json, name_rule: Callable[[str], list[str]], namespaced: bool, *, bare_finalizers: bool = False
 ) -> Iterator[FieldCause]:
     """Everything wrong with the metadata of an object that is created. bare_finalizers: they need no prefix, as in custom kinds."""
-    if metadata.get("generateName"):
-        reasons = names.prefix_of(name_rule)(metadata["generateName"])
-        yield from (field_errors.invalid("metadata.generateName", metadata["generateName"], reason) for reason in reasons)
+    yield from _validate_beginning(metadata, names.prefix_of(name_rule))
     yield from _validate_name(metadata, name_rule)
     if namespaced and not metadata.get("namespace"):
         yield field_errors.required("metadata.namespace")
     yield from _validate_common(metadata, bare_finalizers)
 
 
-def validate_update(new: Json, old: Json, *, bare_finalizers: bool = False) -> Iterator[FieldCause]:
-    """Everything wrong with the metadata of an update."""
+def _validate_beginning(metadata: Json, rule: Callable[[str], list[str]]) -> Iterator[FieldCause]:
+    name = metadata.get("generateName")
+    yield from (field_errors.invalid("metadata.generateName", name, reason) for reason in (rule(name) if name else ()))
+
+
+def validate_update(
+    new: Json, old: Json, name_rule: Callable[[str], list[str]] | None = None, *, bare_finalizers: bool = False
+) -> Iterator[FieldCause]:
+    """Everything wrong with the metadata of an update. name_rule: for the beginning of names, where an update is asked for it."""
+    yield from _validate_beginning(new, names.path_segment_prefix)
+    if name_rule is not None:
+        yield from _validate_beginning(new, names.prefix_of(name_rule))
     yield from (field_errors.immutable(f"metadata.{field}", new.get(field)) for field in _IMMUTABLE if new.get(field) != old.get(field))
     if old.get("deletionTimestamp"):
         added = set(new.get("finalizers") or ()).difference(old.get("finalizers") or ())

@@ -187,7 +187,8 @@ class Resource:
     for custom kinds; from a body without apiVersion and kind and a list for the paths of unknown fields. custom: the definition's part of a
     custom kind, whose message declares the metadata alone. orphans: the warning of a kind whose dependents stay where a deletion says
     nothing of them. bare_finalizers: they need no prefix. body_version: the shown apiVersion, where it is not the kind's own. graceful:
-    objects are marked before they are deleted, and watchers see it. actions: sub-resources beside /status. answer: for kinds that are
+    objects are marked before they are deleted, and watchers see it. actions: sub-resources beside /status. beginnings: the
+    endpoints ("": the object's own) whose updates may only have a generateName that the name rule takes. answer: for kinds that are
     asked, never stored. cached: kube-apiserver keeps all objects at hand, so that a list of version 0 knows no limit.
     """
 
@@ -206,6 +207,7 @@ class Resource:
     deletes_collection: bool = True
     ttl_s: float | None = None
     name_rule: Callable[[str], list[str]] = names.dns_subdomain
+    beginnings: tuple[str, ...] = ()
     default: Callable[[Json], None] = lambda _new: None
     prepare_create: Callable[[Json, float], None] = lambda _new, _now: None
     prepare_update: Callable[[Json, Json, float], None] = _keep_status

@@ -273,7 +273,7 @@ class ObjectStore(Tables):
         metadata.put_record(new, record)
         write_pipeline.reset_readonly(resource, new, before, now, subresource)
         meta = new["metadata"]
-        wrong = write_pipeline.wrong_metadata(resource, new, before)
+        wrong = write_pipeline.wrong_metadata(resource, new, before, subresource)
         wrong += write_pipeline.wrong_in(resource, new, before, subresource)
         if wrong:
             raise field_errors.invalid_object(new["kind"], resource.storage[0], old.key.name, wrong)

@@ -131,12 +131,13 @@ def reset_readonly(resource: Resource, new: Json, before: Json, now: float, subr
     resource.prepare_status(new, before, now)
 
 
-def wrong_metadata(resource: Resource, new: Json, before: Json | None = None) -> list[field_errors.FieldCause]:
+def wrong_metadata(resource: Resource, new: Json, before: Json | None = None, subresource: str = "") -> list[field_errors.FieldCause]:
     """The causes about metadata; an object that names another kind has none, since that mistake is reported alone."""
     if new["kind"] != resource.kind:
         return []
     if before is not None:
-        return list(metadata.validate_update(new["metadata"], before["metadata"], bare_finalizers=resource.bare_finalizers))
+        rule = resource.name_rule if subresource in resource.beginnings else None
+        return list(metadata.validate_update(new["metadata"], before["metadata"], rule, bare_finalizers=resource.bare_finalizers))
     return list(metadata.validate(new["metadata"], resource.name_rule, resource.namespaced, bare_finalizers=resource.bare_finalizers))
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from mooring.apiserver import api_errors, field_errors
 from mooring.apiserver.codecs.jsonbody import TOLD_MAX
-from mooring.apiserver.codecs.scalars import refuse_huge
+from mooring.apiserver.codecs.scalars import WrongType, refuse_huge
 from mooring.apiserver.codecs.schema import decode
 from mooring.apiserver.resource import Json, Resource
 from mooring.apiserver.server_side_apply.managed import is_cleared
@@ -134,6 +134,10 @@ def _check_kind(resource: Resource, value: Json) -> None:
     if resource.custom is not None:
         _check_custom_kind(resource, value)
         return
+    for name in ("apiVersion", "kind"):
+        if not isinstance(value.get(name), str | None):
+            wrong = WrongType("string", value[name], f".{name}")
+            raise api_errors.bad_request(f"couldn't get version/kind; json parse error: {wrong}") from wrong
     api_version, kind = value.get("apiVersion") or resource.api_version, value.get("kind") or resource.kind
     if api_version != resource.api_version:
         raise _other_version(resource, str(api_version))

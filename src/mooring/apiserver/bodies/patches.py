@@ -126,6 +126,9 @@ def apply_json(document: Any, patch: list[Any]) -> Any:
             raise PatchFailed("operation null")
         if not isinstance(operation, Mapping):
             raise api_errors.bad_request(f"json: cannot unmarshal {field_errors.shown(operation)} into a JSON patch operation")
+        if operation.get("path") == "" and operation.get("op") in ("replace", "test"):
+            patched = _whole(patched, operation["op"], operation.get("value"))
+            continue
         copied_bytes += _operate(patched, operation)
         if copied_bytes > COPIED_BYTES_MAX:
             raise PatchFailed(f"copies of {copied_bytes} bytes, exceeding the limit {COPIED_BYTES_MAX}")
@@ -241,6 +244,15 @@ def _operate(root: Any, operation: Mapping[str, Any]) -> int:
     return 0
 
 
+def _whole(document: Any, operation: str, value: Any) -> Any:
+    """The document after an operation on all of it."""
+    if operation == "replace" and isinstance(value, dict | list):
+        return _fresh(value)
+    if operation == "test" and equally_written(document, value):
+        return document
+    raise PatchFailed(f"{operation} of the whole document")
+
+
 def _fresh(value: Any) -> Any:
     """A copy that shares nothing that could be written to."""
     if isinstance(value, dict):
@@ -256,7 +268,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _path(operation: Mapping[str, Any], member: str) -> list[str]:
-    """The JSON pointer as a list of keys. A pointer to the whole document is refused."""
+    """The JSON pointer as a list of keys. One to the whole document is refused: most operations know none."""
     text = operation.get(member)
     if not isinstance(text, str) or not text.startswith("/"):
         raise PatchFailed(f"{member} {text!r} does not begin with a slash")
@@ -326,8 +338,11 @@ def _put(root: Any, path: list[str], value: Any, *, insert: bool) -> None:
 
 
 def _test(root: Any, path: list[str], wanted: Any) -> None:
-    found = _member(_parent(root, path), path[-1])
+    place = _parent(root, path)
+    found = _member(place, path[-1])
     if found is _NOTHING:
+        if not isinstance(place, dict):
+            raise PatchFailed(f"no index {path[-1]!r}")
         found = None
     if not equally_written(found, wanted):  # (kube-apiserver compares the text)
         raise PatchFailed(f"test failed at {path[-1]!r}")

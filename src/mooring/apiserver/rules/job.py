@@ -245,6 +245,7 @@ JOBS: Final = Resource(
     plural="jobs",
     namespaced=True,
     categories=("all",),
+    beginnings=("",),
     message=MESSAGES["Job"],
     status=Status.WITH_METADATA,
     delete_answers_object=False,

@@ -157,6 +157,7 @@ NODES: Final = Resource(
     plural="nodes",
     namespaced=False,
     short_names=("no",),
+    beginnings=("",),
     message=MESSAGES["Node"],
     status=Status.WITH_METADATA,
     delete_answers_object=False,

@@ -140,6 +140,7 @@ PERSISTENT_VOLUMES: Final = Resource(
     plural="persistentvolumes",
     namespaced=False,
     short_names=("pv",),
+    beginnings=("",),
     message=MESSAGES["PersistentVolume"],
     status=Status.WITH_METADATA,
     default=_default,

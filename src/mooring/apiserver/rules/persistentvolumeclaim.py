@@ -208,6 +208,7 @@ PERSISTENT_VOLUME_CLAIMS: Final = Resource(
     plural="persistentvolumeclaims",
     namespaced=True,
     short_names=("pvc",),
+    beginnings=("",),
     message=MESSAGES["PersistentVolumeClaim"],
     status=Status.WITH_METADATA,
     default=_default,

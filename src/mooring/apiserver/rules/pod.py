@@ -151,6 +151,7 @@ PODS: Final = Resource(
     namespaced=True,
     short_names=("po",),
     categories=("all",),
+    beginnings=("",),
     message=MESSAGES["Pod"],
     status=Status.WITH_METADATA,
     default=poddefaults.default,

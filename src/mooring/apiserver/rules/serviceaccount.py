@@ -87,6 +87,7 @@ SERVICE_ACCOUNTS: Final = Resource(
     plural="serviceaccounts",
     namespaced=True,
     short_names=("sa",),
+    beginnings=("",),
     message=MESSAGES["ServiceAccount"],
     default=_names_alone,
     actions=(Action(name="token", verbs=("create",), asks=_TOKEN_REQUESTS),),

@@ -95,6 +95,7 @@ VOLUME_ATTACHMENTS: Final = Resource(
     kind="VolumeAttachment",
     plural="volumeattachments",
     namespaced=False,
+    beginnings=("", "status"),
     message=MESSAGES["VolumeAttachment"],
     status=Status.ONLY,
     put_without_version=False,
