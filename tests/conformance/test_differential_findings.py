@@ -1588,3 +1588,20 @@ def test_a_patch_may_test_and_replace_the_whole_object(api: Rest, name: str) -> 
     for value in ("x", None, 5):
         api.patch(path, [{"op": "replace", "path": "", "value": value}], JSON_PATCH).refused(422, "Invalid", says="due to an error in our")
     api.patch(path, [{"op": "add", "path": "", "value": new}], JSON_PATCH).refused(422, "Invalid", says="due to an error in our")
+
+
+def test_a_pods_status_keeps_the_generations_that_were_observed(api: Rest, name: str) -> None:
+    api.post(PODS, a_pod(name)).ok(201)
+
+    def told(**status: Any) -> tuple[Any, list[Any]]:
+        found = api.patch(f"{PODS}/{name}/status", {"status": status}, MERGE_PATCH).ok()["status"]
+        return found.get("observedGeneration"), [each.get("observedGeneration") for each in found.get("conditions") or []]
+
+    def conditions(*pairs: tuple[str, int | None]) -> list[dict[str, Any]]:
+        return [{"type": kind, "status": "True"} | ({"observedGeneration": seen} if seen is not None else {}) for kind, seen in pairs]
+
+    assert (3, [1, 2, 5]) == told(observedGeneration=3, conditions=conditions(("A", 1), ("A", 2), ("B", 5)))
+    assert (3, [1, 2, None]) == told(observedGeneration=None, conditions=conditions(("A", None), ("A", 0), ("A", None)))
+    assert (4, [9, 2]) == told(observedGeneration=4, conditions=conditions(("A", 9), ("A", None)))
+    assert (4, [None, 9]) == told(observedGeneration=0, conditions=conditions(("B", None), ("A", None)))
+    assert (4, []) == told(conditions=None)

@@ -96,6 +96,7 @@ def _prepare_status(new: Json, old: Json, _now: float) -> None:
     new.setdefault("status", {})
     if "qosClass" in old["status"]:
         new["status"].setdefault("qosClass", old["status"]["qosClass"])
+    podstatus.keep_generations(new["status"], old["status"])
 
 
 def _delete(obj: Json, options: DeleteOptions, now: float) -> Json | None:

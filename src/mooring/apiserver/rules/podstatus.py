@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
@@ -48,6 +49,22 @@ def validate(new: Json, old: Json) -> Iterator[FieldCause]:
         if state.get(_RESOURCES):
             field = f"status.ephemeralContainerStatuses[{number}].{_RESOURCES}"
             yield field_errors.forbidden(field, "must not be specified in container status")
+
+
+def keep_generations(status: Json, before: Json) -> None:
+    """What does not say which generation it has observed keeps the one that was said: also each condition, the first of a type first."""
+    _keep_generation(status, before)
+    known: dict[str, deque[Json]] = {}
+    for condition in before.get("conditions") or ():
+        known.setdefault(condition["type"], deque()).append(condition)
+    for condition in status.get("conditions") or ():
+        if known.get(condition["type"]):
+            _keep_generation(condition, known[condition["type"]].popleft())
+
+
+def _keep_generation(new: Json, old: Json) -> None:
+    if not new.get("observedGeneration") and old.get("observedGeneration"):
+        new["observedGeneration"] = old["observedGeneration"]
 
 
 def _validate_health(states: list[Json] | None, containers: list[Json] | None, field: str) -> Iterator[FieldCause]:
