@@ -9,7 +9,7 @@ import os
 import shlex
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
@@ -28,7 +28,11 @@ from mooring.cli.tables import ProcessFlags
 from mooring.dev.options import DevChoices, DevOptions, Patience
 
 if TYPE_CHECKING:
+    from mooring.base.clock import Clock, LoopClock
     from mooring.base.ending import Ending
+    from mooring.base.randomness import Random
+    from mooring.dev.browser.shown import Browser
+    from mooring.dev.plane import Plane
     from mooring.mounts.namespace import MountSpace
 
 _READ_BYTES: Final = 4096
@@ -96,6 +100,12 @@ class DevFlags(DevChoices, Patience, ProcessFlags):
     )
     examples: bool = flag("examples", BOOL, False, "Print claims, pods and a snapshot to try, as a shell script, and end.")
     plain: bool = flag("plain", BOOL, False, "Print only lines, also on a terminal: no tables of nodes and volumes below them.")
+    browser: bool = flag(
+        "browser",
+        BOOL,
+        False,
+        "Serve a page on loopback that shows nodes, volumes and calls, kills nodes, and speeds up time; print its address.",
+    )
 
 
 def _check(parsed: Parsed[DevFlags]) -> None:
@@ -204,8 +214,8 @@ def _run(flags: DevFlags, prog: str) -> int:
     ending = Ending()
     with interrupted_at_once():
         space = _begin(flags)
-        with ending.on_signals():
-            code = asyncio.run(_dev(flags, prog, space, ending))
+        with ending.on_signals(), asyncio.Runner(loop_factory=_loop_factory(flags)) as runner:
+            code = runner.run(_dev(flags, prog, space, ending))
     leave(code)
 
 
@@ -247,8 +257,25 @@ def _by_force() -> str:
     return f"ended by force: the event loop is held{held}" if held else "ended by force: something did not end"
 
 
+def _loop_factory(flags: DevFlags) -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """A page can speed up time."""
+    if not flags.browser:
+        return None
+    from mooring.dev.pace import PacedLoop
+
+    return PacedLoop
+
+
+def _clock(flags: DevFlags) -> LoopClock:
+    """The wall's time goes with the loop's, where that can be sped up."""
+    from mooring.base.clock import LoopClock
+
+    real = LoopClock()
+    return LoopClock(real.wall_s() - real.now()) if flags.browser else real
+
+
 async def _dev(flags: DevFlags, prog: str, space: MountSpace, ending: Ending) -> int:
-    from mooring.base.clock import LoopClock, SharedClock
+    from mooring.base.clock import SharedClock
     from mooring.base.randomness import Random
     from mooring.dev.getting_started import Commands
     from mooring.dev.live.view import view_for
@@ -256,14 +283,25 @@ async def _dev(flags: DevFlags, prog: str, space: MountSpace, ending: Ending) ->
     from mooring.dev.run import run_dev
     from mooring.dev.story import Story
 
-    clock, randomness = LoopClock(), Random()
+    clock, randomness = _clock(flags), Random()
+    browser = _browser(flags, clock, randomness)
     with passed_on(sys.stdout) as stream, ending.at_last(lambda: settle(stream)):
         view = view_for(stream, sys.stdin, lambda: say_gone(prog, "it goes on until Ctrl-C"), clock, randomness, plain=_is_plain(flags))
         with view.screen as screen, ending.at_last(screen.leave):
-            story = Story(screen, SharedClock(), view.model)  # told of by threads, too: where the event loop is held
+            listener = view.model if browser is None else browser.listener(view.model)
+            # Told of by threads, too: where the event loop is held.
+            story = Story(screen if browser is None else browser.screen(screen), SharedClock(), listener)
+
+            @contextlib.asynccontextmanager
+            async def shown(plane: Plane) -> AsyncGenerator[None, None]:
+                page = contextlib.nullcontext() if browser is None else browser.of(plane, options.patience, story)
+                async with view.of(plane.cluster, snapshots=plane.extras.snapshots), page:
+                    yield
+
+            options = _options(flags)
             with story_log(story, flags), ending.at_last(lambda: story.happened("warning", _by_force())):
                 await run_dev(
-                    _options(flags),
+                    options,
                     space,
                     story=story,
                     clock=clock,
@@ -271,6 +309,14 @@ async def _dev(flags: DevFlags, prog: str, space: MountSpace, ending: Ending) ->
                     ending=ending,
                     commands=Commands(_typed(prog), _examples_command(flags, prog)),
                     on_enter=lambda act: on_enter(sys.stdin, act),
-                    view=lambda plane: view.of(plane.cluster, snapshots=plane.extras.snapshots),
+                    view=shown,
                 )
     return 0
+
+
+def _browser(flags: DevFlags, clock: Clock, randomness: Random) -> Browser | None:
+    if not flags.browser:
+        return None
+    from mooring.dev.browser.shown import Browser
+
+    return Browser(clock, randomness)

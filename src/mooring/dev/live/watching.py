@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
 
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.pods import PODS
 from mooring.api.snapshot import VOLUME_SNAPSHOTS, VolumeSnapshot
 from mooring.api.storage import CSI_DRIVERS, CSI_NODES, VOLUME_ATTACHMENTS
+from mooring.base.clock import Clock
 from mooring.base.errors import first_of
 from mooring.control.caches import Caches
 from mooring.control.runtime import Runtime
 from mooring.dev.live.board import Board, ObjectBoard
 from mooring.dev.live.model import Model
-from mooring.dev.live.screen import ViewScreen
 from mooring.kube.cache.store import Store
 
 
+class Viewer(Protocol):
+    """Shows a board. changed: it may be another."""
+
+    def changed(self) -> None: ...
+    def viewing(self, board: Callable[[], Board], clock: Clock) -> AbstractAsyncContextManager[None]: ...
+
+
 @contextlib.asynccontextmanager
-async def viewed(screen: ViewScreen, model: Model, runtime: Runtime, *, snapshots: bool) -> AsyncGenerator[None, None]:
+async def viewed(screen: Viewer, model: Model, runtime: Runtime, *, snapshots: bool) -> AsyncGenerator[None, None]:
     """Shows the plane as long as the block runs. model: fed by the plane's story. runtime: with the plane's cluster. snapshots: it has
     their kinds.
     """
