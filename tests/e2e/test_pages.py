@@ -33,6 +33,7 @@ LASTING: Final[dict[str, str]] = {
     r"mooring dev(?! (kill|revive))": "export KUBECONFIG=",
     r"mooring apiserver --": "export KUBECONFIG=",
     r"mooring driver (run|hostpath)": '"Serving"',
+    r"mooring proxy": "Passing calls",
     r"mooring (binder|attachdetach|controller|node-agent)": '"Version"',
     r"csi-node-driver-registrar": "Registration socket is there",
     r"livenessprobe": "CSI driver name",
@@ -157,6 +158,9 @@ CLAIM: Final = """kubectl apply -f - <<EOF
  spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}}
 EOF
 """
+FAULTS: Final = f"""cat > faults.yaml <<'EOF'
+{blocks("proxy.md", "yaml")[0]}EOF
+"""
 MANIFESTS: Final = f"cp -r {ROOT / 'deploy' / 'attacher'} manifests"
 
 
@@ -195,6 +199,7 @@ PRELUDES: Final[dict[str, tuple[str, ...]]] = {
     "docs/node-sidecars.md": (),
     "docs/package.md": (SERVER, DRIVER),
     "docs/provisioner.md": (DEV,),
+    "docs/proxy.md": (DRIVER, FAULTS),
     "docs/release.md": (SERVER,),
     "docs/resizer.md": (SERVER, DRIVER),
     "docs/snapshots.md": (SERVER, DRIVER),

@@ -45,6 +45,7 @@ TABLES: Final[Mapping[str, str]] = {
     "node-agent": "node_agent:NodeAgentFlags",
     "orphans": "orphans:OrphansFlags",
     "provisioner": "csi_provisioner:ProvisionerFlags",
+    "proxy": "proxy:ProxyFlags",
     "record": "record:RecordFlags",
     "registrar": "registrar_program:RegistrarFlags",
     "release": "release:ReleaseFlags",
@@ -59,7 +60,7 @@ TABLES: Final[Mapping[str, str]] = {
 }
 """Each command with its words: the table of its flags, "" for one that has none. A command with words of its own stands before those."""
 
-_FILES: Final = frozenset({"csi-address", "f", "kubeconfig", "secrets-file"})
+_FILES: Final = frozenset({"csi-address", "f", "faults", "kubeconfig", "listen", "record", "secrets-file", "to"})
 _FOLDERS: Final = frozenset({"flight-recorder-dir", "folder", "root-dir", "state"})
 NAMESPACES: Final = "namespaces"
 """In place of a shell: prints the names of the cluster's namespaces."""

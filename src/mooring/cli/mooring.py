@@ -28,6 +28,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "node-agent": ("mooring.cli.node_agent", "Register drivers on a node and mount its pods' volumes."),
     "orphans": ("mooring.cli.orphans", "Find volumes without a PersistentVolume, and the reverse."),
     "provisioner": ("mooring.cli.csi_provisioner", "Make and delete a driver's volumes, as csi-provisioner."),
+    "proxy": ("mooring.cli.proxy", "Stand between a driver and its callers, and make faults."),
     "record": ("mooring.cli.record", "Ask a program for its flight record."),
     "registrar": ("mooring.cli.registrar", "Register a driver with the kubelet of its node."),
     "release": ("mooring.cli.release", "Free objects that a removed driver's attacher holds."),

@@ -99,7 +99,7 @@ class WireDriver(SocketDriver):
         answered = await link.call(rpc.path, message, timeout_s)
         if answered.code == Code.OK:
             return read_answer(rpc, answered.payload)
-        raise _error(answered, is_late=self._loop.time() >= ends_at - _DEADLINE_SLACK_S)
+        raise error_of(answered, is_late=self._loop.time() >= ends_at - _DEADLINE_SLACK_S)
 
     async def _connected(self, timeout_s: float) -> Link:
         """A link for one call. Raises DriverError when no attempt succeeds, or none in time."""
@@ -218,8 +218,11 @@ class WireDriver(SocketDriver):
         self._news = asyncio.Event()
 
 
-def _error(answered: Answered, *, is_late: bool) -> DriverError:
-    """is_late: the call's time is over, or nearly: a driver's own timer says so in its server's words, or by breaking the call off."""
+def error_of(answered: Answered, *, is_late: bool) -> DriverError:
+    """The error of a call that was not answered with OK.
+
+    is_late: the call's time is over, or nearly: a driver's own timer says so in its server's words, or by breaking the call off.
+    """
     if is_late and (answered.code, answered.text) in _ENDS_OF_LATE_CALLS:
         return DriverError(Code.DEADLINE_EXCEEDED, DEADLINE_TEXT)
     return DriverError(answered.code, answered.text, answered=answered.answered)

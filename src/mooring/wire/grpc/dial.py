@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections.abc import Callable
 
 from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.errors import DEADLINE_TEXT, LOST_TEXT, RpcError, dial_text, preface_text
 from mooring.wire.grpc.link import Link
 
 
-async def dial(path: str, timeout_s: float) -> Link:
-    """A link that calls may begin on. Raises RpcError: Unavailable for a server that is not there, DeadlineExceeded for a silent one."""
+async def dial(path: str, timeout_s: float, on_over: Callable[[Link], None] = lambda _: None) -> Link:
+    """A link that calls may begin on. on_over: called when it takes no more calls, and when it is gone.
+
+    Raises RpcError: Unavailable for a server that is not there, DeadlineExceeded for a silent one.
+    """
     loop = asyncio.get_running_loop()
     peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     peer.setblocking(False)
@@ -21,7 +25,7 @@ async def dial(path: str, timeout_s: float) -> Link:
     except OSError as error:
         peer.close()
         raise RpcError(Code.UNAVAILABLE, dial_text(path, os.strerror(error.errno or 0))) from None
-    waiting = _Waiting(loop.create_future())
+    waiting = _Waiting(loop.create_future(), on_over)
     link = Link(peer, waiting)
     link.start()
     try:
@@ -40,15 +44,15 @@ async def dial(path: str, timeout_s: float) -> Link:
 class _Waiting:
     """Waits for the link. settled: done when its calls may begin."""
 
-    def __init__(self, settled: asyncio.Future[None]) -> None:
-        self.settled = settled
+    def __init__(self, settled: asyncio.Future[None], on_over: Callable[[Link], None]) -> None:
+        self.settled, self._on_over = settled, on_over
 
     def link_settled(self, link: Link) -> None:
         if not self.settled.done():
             self.settled.set_result(None)
 
     def link_leaving(self, link: Link) -> None:
-        """Callers ask `Link.is_open`."""
+        self._on_over(link)
 
     def link_drained(self, link: Link) -> None:
         """Each caller has one call at a time."""
@@ -56,3 +60,5 @@ class _Waiting:
     def link_gone(self, link: Link, text: str) -> None:
         if not self.settled.done():
             self.settled.set_exception(RpcError(Code.UNAVAILABLE, preface_text(text)))
+        else:
+            self._on_over(link)

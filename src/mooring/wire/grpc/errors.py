@@ -26,6 +26,13 @@ class RpcError(MooringError):
         self.message = message
 
 
+class ConnectionCut(MooringError):
+    """Raised by a served method: its caller gets no answer, and its connection is broken off, as when a server dies."""
+
+    def __init__(self) -> None:
+        super().__init__("the connection is cut")
+
+
 def dial_text(path: str, why: str) -> str:
     """For a connection that did not come about. why: the system's words, `connection refused`."""
     return f'connection error: desc = "transport: Error while dialing: dial unix {path}: connect: {why.lower()}"'

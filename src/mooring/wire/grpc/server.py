@@ -18,7 +18,7 @@ from mooring.base.diagnostics import listening_socket, split_address
 from mooring.base.errors import ConfigError
 from mooring.base.log import logger
 from mooring.wire.grpc.codes import Code
-from mooring.wire.grpc.errors import DEADLINE_TEXT, RpcError
+from mooring.wire.grpc.errors import DEADLINE_TEXT, ConnectionCut, RpcError
 from mooring.wire.grpc.events import Gone
 from mooring.wire.grpc.frames import READ_BYTES
 from mooring.wire.grpc.serving.connection import ServerConnection
@@ -41,14 +41,15 @@ _ACCEPTED_AT_ONCE: Final = 64
 _ERRORS: Final = frozenset(Code) - {Code.OK}
 
 Method = Callable[[bytes], Awaitable[bytes]]
-"""A request's bytes to an answer's. Raises RpcError; is cancelled when the caller waits no longer (`time_left_s` tells when)."""
+"""A request's bytes to an answer's. Raises RpcError, or ConnectionCut for no answer at all; is cancelled when the caller waits no longer
+(`time_left_s` tells when)."""
 
 
 @asynccontextmanager
 async def listening(
     methods: Mapping[str, Method], path: Path, *, mode: int = 0o600, grace_s: float = 5.0, limits: ServerLimits = FEW
-) -> AsyncGenerator[None, None]:
-    """The methods answer on the socket as long as the block runs. The place must be free (`make_room`).
+) -> AsyncGenerator[Callable[[], None], None]:
+    """The methods answer on the socket as long as the block runs. The place must be free (`make_room`). Gives what cuts all connections.
 
     methods: by path, as in `/csi.v1.Identity/Probe`. mode: of the socket file. grace_s: how long calls in flight may take to end
     afterwards; what is left then is cancelled. The socket file is removed at the end, unless another has taken its place. Raises
@@ -60,7 +61,7 @@ async def listening(
         server = await asyncio.get_running_loop().create_unix_server(clients.take, sock=listener, backlog=_ACCEPTED_AT_ONCE)
         listener.listen(_BACKLOG)
         try:
-            yield
+            yield clients.cut
         finally:
             server.close()
             await clients.end(grace_s)
@@ -125,6 +126,11 @@ class _Clients:
         self._open.discard(client)
         if not self._open:
             self._all_gone.set()
+
+    def cut(self) -> None:
+        """Breaks all connections off."""
+        for client in list(self._open):
+            client.cut()
 
     async def end(self, grace_s: float) -> None:
         """Lets calls in flight end, for so long; then cancels them. Nobody connects any more."""
@@ -194,6 +200,11 @@ class _Client(asyncio.BufferedProtocol):
         self._transport.abort()
         return calls
 
+    def cut(self) -> None:
+        """Breaks the connection off, without a word."""
+        self._transport.abort()
+        self._carry_out(self._connection.close())
+
     def _too_late(self) -> None:
         if not self._connection.is_settled or self._transport.is_closing():
             self._transport.abort()
@@ -243,6 +254,9 @@ class _Client(asyncio.BufferedProtocol):
         del self._calls[asked.stream_id]
         if not call.cancelled():
             answer = call.result()
+            if answer is _NONE:
+                self.cut()
+                return
         elif self._is_late(asked):
             answer = _Answer(Code.DEADLINE_EXCEEDED, DEADLINE_TEXT)
         else:
@@ -276,6 +290,10 @@ class _Answer(NamedTuple):
     message: bytes = b""
 
 
+_NONE: Final = _Answer(Code.UNAVAILABLE)
+"""In place of an answer: the connection is to be cut."""
+
+
 def _give_up(call: asyncio.Task[_Answer]) -> None:
     """Cancels a call that nobody waits for: once, for whatever reasons. Work that blocks takes a second time for the process's end."""
     if not call.cancelling():
@@ -287,6 +305,8 @@ async def _answer(method: Method, asked: Asked, left_s: float | None) -> _Answer
     try:
         with ending_in(left_s):
             return _Answer(Code.OK, message=await method(asked.message))
+    except ConnectionCut:
+        return _NONE
     except RpcError as error:
         return _Answer(error.code if error.code in _ERRORS else Code.UNKNOWN, error.message)
     except Exception as error:  # the top of a call's work

@@ -1,0 +1,250 @@
+"""The proxy: takes calls as bytes, and passes them on as they are, with the faults that its script orders.
+
+Fields and calls of a newer CSI pass unchanged, since a message is read for watching, choosing and recording alone. Calls that stream their
+answer are refused with Unimplemented: our server has unary calls alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import functools
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from google.protobuf.message import DecodeError, Message
+
+from mooring.base.clock import Clock, time_left_s
+from mooring.conform.proxy.driver_link import FOR_EVER_S, DriverLink
+from mooring.conform.proxy.faults import Fault, Faults, Kind, When
+from mooring.conform.watched import Watch
+from mooring.csi.driver import RPCS, Rpc
+from mooring.csi.errors import DriverError
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.csi.redact import scrubbed
+from mooring.csi.socket_driver import read_answer
+from mooring.csi.wire_driver import error_of
+from mooring.wire.grpc.codes import Code
+from mooring.wire.grpc.errors import LOST_TEXT, ConnectionCut, RpcError
+from mooring.wire.grpc.server import Method, listening
+from mooring.wire.grpc.serving.limits import ServerLimits
+from mooring.wire.grpc.socket_file import make_room
+from mooring.wire.grpc.stream import MESSAGE_BYTES_MAX
+
+LIMITS: Final = ServerLimits(connections=4_000, streams=1_000, message_bytes=MESSAGE_BYTES_MAX)
+"""As of a driver of the SDK."""
+GRACE_S: Final = 0.5
+"""At the end a call that hangs would wait for ever."""
+
+_BY_PATH: Final[Mapping[str, Rpc[Any, Any]]] = {rpc.path: rpc for rpc in RPCS.values()}
+_STREAMS: Final = frozenset(
+    f"/{service.full_name}/{method.name}"
+    for service in csi.DESCRIPTOR.services_by_name.values()
+    for method in service.methods
+    if method.server_streaming or method.client_streaming
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Passed:
+    """One call to the driver that has ended, or one that a fault kept from it.
+
+    number: of the call, in the order of their begin. rpc, request: None where this CSI does not know the call, or can't read the request.
+    answer, error: the driver's; neither where the caller gave up, or the call never got there. fault: what the script ordered.
+    """
+
+    number: int
+    path: str
+    rpc: Rpc[Any, Any] | None
+    request: Message | None
+    answer: Message | None
+    error: DriverError | None
+    began_s: float
+    seconds: float
+    fault: Fault | None
+    reached: bool = True
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    @property
+    def text(self) -> str:
+        """The error's, without the request's secrets."""
+        assert self.error is not None
+        return self.error.message if self.request is None else scrubbed(self.error.message, self.request)
+
+
+class Proxy:
+    """driver: the socket's path. watch: tells the book's rules. tell: hears of each call."""
+
+    def __init__(self, driver: str, *, faults: Faults, watch: Watch | None, tell: Callable[[Passed], None], clock: Clock) -> None:
+        self._faults, self._watch, self._tell, self._clock = faults, watch, tell, clock
+        self._cut_all: Callable[[], None] = lambda: None
+        self._link = DriverLink(driver, lambda: self._cut_all())
+        self._calls = 0
+
+    @asynccontextmanager
+    async def serving(self, path: Path, *, mode: int = 0o600) -> AsyncGenerator[None, None]:
+        """The proxy answers on this socket as long as the block runs. Raises ConfigError."""
+        make_room(path)
+        async with listening(_Every(self._answered), path, mode=mode, grace_s=GRACE_S, limits=LIMITS) as cut_all:
+            self._cut_all = cut_all  # a driver's end ends its callers' connections
+            try:
+                yield
+            finally:
+                self._link.close()
+
+    async def _answered(self, path: str, message: bytes) -> bytes:
+        """The answer for the caller. Raises RpcError, ConnectionCut."""
+        asked = self._asked(path, message)
+        fault = asked.fault
+        if fault is None:
+            return await self._ask(asked)
+        match fault.kind:
+            case Kind.HANG:
+                self._kept_away(asked)
+                await _hang()
+            case Kind.DROP:
+                await self._whatever(asked)
+                await _hang()
+            case Kind.DELAY:
+                return await self._delayed(asked, fault)
+            case Kind.TWICE:
+                return await self._twice(asked, fault)
+        if fault.when is When.AFTER:
+            await self._whatever(asked)
+        else:
+            self._kept_away(asked)
+        raise ConnectionCut if fault.kind is Kind.CUT else RpcError(fault.code, fault.message)
+
+    async def _delayed(self, asked: _Asked, fault: Fault) -> bytes:
+        if fault.when is When.BEFORE:
+            await self._clock.sleep(fault.seconds)
+            return await self._ask(asked)
+        answer = await self._result(asked)
+        await self._clock.sleep(fault.seconds)
+        if isinstance(answer, bytes):
+            return answer
+        raise answer
+
+    async def _twice(self, asked: _Asked, fault: Fault) -> bytes:
+        """The answer of the second call: the first one's is taken for lost."""
+        if not fault.at_once:
+            await self._whatever(asked)
+            return await self._ask(asked)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._whatever(asked), name="proxy/first")
+            second = group.create_task(self._result(asked), name="proxy/second")
+        answer = second.result()
+        if isinstance(answer, bytes):
+            return answer
+        raise answer
+
+    async def _result(self, asked: _Asked) -> bytes | RpcError | ConnectionCut:
+        try:
+            return await self._ask(asked)
+        except (RpcError, ConnectionCut) as error:
+            return error
+
+    async def _whatever(self, asked: _Asked) -> None:
+        """A call whose answer nobody gets."""
+        await self._result(asked)
+
+    def _asked(self, path: str, message: bytes) -> _Asked:
+        rpc = _BY_PATH.get(path)
+        request = None
+        if rpc is not None:
+            try:
+                request = rpc.request_type.FromString(message)
+            except DecodeError:
+                rpc = None
+        return _Asked(path, message, rpc, request, self._faults.pick(path, request))
+
+    async def _ask(self, asked: _Asked) -> bytes:
+        """One call to the driver: watched and told."""
+        number, began_s, left_s = self._number(), self._clock.now(), time_left_s()
+        watching = None
+        if self._watch is not None and asked.rpc is not None:
+            watching = self._watch.begin(asked.rpc, asked.request, FOR_EVER_S if left_s is None else left_s)
+
+        def ended(answer: Message | None, error: DriverError | None) -> None:
+            seconds = self._clock.now() - began_s
+            self._tell(Passed(number, asked.path, asked.rpc, asked.request, answer, error, began_s, seconds, asked.fault))
+
+        try:
+            answered = await self._link.ask(asked.path, asked.message, left_s)
+        except DriverError as error:  # nobody is there
+            if watching is not None:
+                watching.given_up()
+            ended(None, error)
+            raise
+        except asyncio.CancelledError:
+            if watching is not None:
+                watching.given_up()
+            ended(None, None)
+            raise
+        late = left_s is not None and self._clock.now() - began_s >= left_s
+        answer, problem = _read(asked.rpc, answered.payload) if answered.code == Code.OK else (None, error_of(answered, is_late=late))
+        if watching is not None:
+            watching.ended(answer, problem)
+        ended(answer, problem)
+        if answered.code == Code.OK and answered.payload is not None:
+            return answered.payload
+        if (answered.code, answered.text) == (Code.UNAVAILABLE, LOST_TEXT) and not answered.unsent:
+            raise ConnectionCut  # as the caller would have seen it
+        raise RpcError(answered.code, answered.text)
+
+    def _kept_away(self, asked: _Asked) -> None:
+        """Tells of a call that never reaches the driver."""
+        now = self._clock.now()
+        self._tell(Passed(self._number(), asked.path, asked.rpc, asked.request, None, None, now, 0.0, asked.fault, reached=False))
+
+    def _number(self) -> int:
+        self._calls += 1
+        return self._calls
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Asked:
+    path: str
+    message: bytes
+    rpc: Rpc[Any, Any] | None
+    request: Message | None
+    fault: Fault | None
+
+
+def _read(rpc: Rpc[Any, Any] | None, payload: bytes | None) -> tuple[Message | None, DriverError | None]:
+    """The answer, read; or why it can't be."""
+    if rpc is None:
+        return None, None
+    try:
+        return read_answer(rpc, payload), None
+    except DriverError as error:
+        return None, error
+
+
+async def _hang() -> NoReturn:
+    """Until the caller gives up."""
+    await asyncio.get_running_loop().create_future()
+    raise AssertionError("nobody ends this wait")
+
+
+class _Every(Mapping[str, Method]):
+    """A method for every path but those of streams, which the server refuses."""
+
+    def __init__(self, answered: Callable[[str, bytes], Awaitable[bytes]]) -> None:
+        self._answered = answered
+
+    def __getitem__(self, path: str) -> Method:
+        if path in _STREAMS:
+            raise KeyError(path)
+        return functools.partial(self._answered, path)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_BY_PATH)
+
+    def __len__(self) -> int:
+        return len(_BY_PATH)
