@@ -174,6 +174,7 @@ picture: .venv/ready ## Write the pictures of docs, from a real mooring dev
 	@PYTHONPATH=. $(BIN)/python hack/live_picture.py
 	@PYTHONPATH=. $(BIN)/python hack/trace_picture.py
 	@$(BIN)/python -m hack.monitoring.picture
+	@PYTHONPATH=. $(BIN)/python hack/browser_picture.py
 
 .PHONY: chart
 chart: .venv/ready ## Write deploy/chart from the other folders of deploy/

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import shutil
@@ -41,6 +42,10 @@ class Page:
 
         eventually(look, timeout_s, what)
         return found[0]
+
+    def picture(self) -> bytes:
+        """A PNG of what the window shows."""
+        return base64.b64decode(_asked(f"{self._session}/screenshot"))
 
     def press(self, text: str, within: str = "body") -> None:
         """Presses the button with this text. within: a selector of what it stands in."""
