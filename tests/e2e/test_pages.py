@@ -226,7 +226,7 @@ ELSEWHERE: Final[dict[str, str]] = {
     r"make (demo|test|check)\b": ".ci/run",
     r"make (dev|venv|docs)\b": "Makefile",
     r"podman (build|pull|inspect)": "tests/unit/test_images.py",
-    r"\.venv/bin/mooring (record|replay)|kubectl exec -n storage csi-attacher-0": "tests/e2e/test_flight_recorder.py",
+    r"\.venv/bin/mooring (record|replay (?!.*--driver))|kubectl exec -n storage csi-attacher-0": "tests/e2e/test_flight_recorder.py",
     r"\.venv/bin/mooring (unstick|fence|unfence)": "tests/e2e/test_unstick_nights.py",
     r"curl -s 127\.0\.0\.1:8080/metrics \| grep workqueue": "tests/unit/monitoring/test_pages.py",
     r"pip install": "hack/lowest",

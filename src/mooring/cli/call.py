@@ -115,13 +115,13 @@ def _fill(request: Message, words: Sequence[str], flags: CallFlags) -> None:
     from mooring.conform.call.fields import document_in, fill, fill_from_words, fill_secrets, secrets_in
 
     if flags.f:
-        fill(request, document_in(_text_of(flags.f), flags.f))
+        fill(request, document_in(text_of(flags.f), flags.f))
     fill_from_words(request, words)
     if flags.secrets_file:
-        fill_secrets(request, secrets_in(_text_of(flags.secrets_file), flags.secrets_file))
+        fill_secrets(request, secrets_in(text_of(flags.secrets_file), flags.secrets_file))
 
 
-def _text_of(name: str) -> str:
+def text_of(name: str) -> str:
     """Raises ConfigError."""
     try:
         return sys.stdin.read() if name == "-" else Path(name).read_text()

@@ -1,5 +1,7 @@
 """`mooring replay`: runs a record of the flight recorder again, and prints each decision with its reason. Needs no cluster and no driver.
 
+With `--driver` it asks a driver what the record asked one: a flight record, or one of `mooring proxy` (`cli/replay_driver.py`).
+
 | exit code | when |
 |---|---|
 | 0 | it came to the record's end, or to the decision that was asked for |
@@ -17,9 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import UINT, word_of
+from mooring.base.flagkinds import DURATION, STRING, UINT, word_of
 from mooring.base.flags import Parsed, UsageError, flag
 from mooring.base.text import visible_lines
+from mooring.cli.limits import check_positive
 from mooring.cli.people import check_output, run_for_people, width_of, words_and_flags
 from mooring.cli.process import Command, Machine, Setup
 from mooring.cli.tables import ProcessFlags
@@ -42,21 +45,32 @@ OUTPUTS: Final = ("text", "json")
 class ReplayFlags(ProcessFlags):
     at: int = flag("at", UINT, 0, "Stop at the decision of this number and show all that was known then.")
     until: int = flag("until", UINT, 0, "Print the decisions up to this number, and stop.")
-    output: str = flag("output", word_of(*OUTPUTS), "text", "text, or json: one line for each decision.")
+    driver: str = flag("driver", STRING, "", "A driver's socket, as in unix:///csi/csi.sock: is asked what the record asked.")
+    secrets_file: str = flag("secrets-file", STRING, "", "With --driver: a file with the secrets that the record's calls had.")
+    timeout_s: float = flag("timeout", DURATION, 60.0, "With --driver: how long it may take to answer a call.")
+    output: str = flag("output", word_of(*OUTPUTS), "text", "text, or json: one line for each decision or call.")
     o: str = flag("o", word_of(*OUTPUTS), "", "The same as --output.")
 
 
 def _check(parsed: Parsed[ReplayFlags]) -> None:
-    check_output(parsed.flags.o or parsed.flags.output, *OUTPUTS)
+    flags = parsed.flags
+    check_output(flags.o or flags.output, *OUTPUTS)
+    check_positive({"timeout": flags.timeout_s}, "60s")
+    for name in ("secrets-file", "timeout"):
+        if name in parsed.given and not flags.driver:
+            raise ConfigError(f"{name}: is for --driver")
+    for name in ("at", "until"):
+        if name in parsed.given and flags.driver:
+            raise ConfigError(f"{name}: counts decisions, and --driver shows calls: give one of the two")
 
 
 COMMAND: Final[Command[ReplayFlags]] = Command(
     ReplayFlags,
     check=_check,
-    epilog="\nExit codes: 0 it came to the record's end, or to the decision asked for; 1 the\nreplay departs from the record; "
-    "2 the command line or the file is wrong.\n",
+    epilog="\nExit codes: 0 it came to the record's end, or to the decision asked for; 1 the\nreplay departs from the record, or the "
+    "driver answers otherwise; 2 the command\nline or the file is wrong.\n",
     about="Runs a record of the flight recorder again: the very controllers, in virtual time, on what came in then. Prints each decision "
-    "with its reason. Needs no cluster.",
+    "with its reason. Needs no cluster. With --driver it asks a driver what the record asked.",
     example="mooring replay --at=17 mooring-flight-csi-attacher-1-1.gz",
 )
 
@@ -64,16 +78,20 @@ COMMAND: Final[Command[ReplayFlags]] = Command(
 def run(argv: Sequence[str], prog: str) -> int:
     """argv: the words after `mooring replay`: the file, and flags. Gives the exit code."""
     words, flags = words_and_flags(ReplayFlags, argv)
-    return run_for_people(COMMAND, flags, prog, lambda given: _replay(words, given))
+    return run_for_people(COMMAND, flags, prog, lambda given: _replay(words, given, prog))
 
 
-def _replay(words: Sequence[str], flags: ReplayFlags) -> int:
+def _replay(words: Sequence[str], flags: ReplayFlags, prog: str) -> int:
+    if len(words) != 1:
+        raise UsageError("name one file: mooring replay FILE")
+    if flags.driver:
+        from mooring.cli import replay_driver
+
+        return replay_driver.replay(Path(words[0]), flags, prog)
     from mooring.inspect.replay.course import Stopped, replayed
     from mooring.inspect.replay.record import read
     from mooring.inspect.replay.render import as_line, ending, heading, line, state, values
 
-    if len(words) != 1:
-        raise UsageError("name one file: mooring replay FILE")
     record, is_json, width = read(Path(words[0])), (flags.o or flags.output) == "json", width_of(sys.stdout)
     last, began = flags.at or flags.until, record.entries[0].t if record.entries else 0.0
     make = make_of(record.header)

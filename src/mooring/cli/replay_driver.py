@@ -1,0 +1,103 @@
+"""`mooring replay --driver`: asks a driver what a record asked, in its order, and shows where the answers differ."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from mooring.base.errors import ConfigError
+from mooring.base.text import visible
+from mooring.cli.people import answer_of
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+    from mooring.cli.replay import ReplayFlags
+    from mooring.conform.record.again import Compared
+    from mooring.conform.record.lines import Recorded
+    from mooring.csi.driver import Rpc
+
+DIFFERS: Final = 1
+CONNECT_S_MAX: Final = 5.0
+_GZIP: Final = b"\x1f\x8b"
+
+
+def replay(path: Path, flags: ReplayFlags, prog: str) -> int:
+    """Gives the exit code. Raises ConfigError."""
+    from mooring.cli.call import text_of
+    from mooring.conform.call.fields import secrets_in
+    from mooring.conform.record.again import check_secrets
+
+    calls = list(calls_of(path))
+    if not calls:
+        raise ConfigError(f"{path}: holds no call of a driver", exit_code=2)
+    secrets = secrets_in(text_of(flags.secrets_file), flags.secrets_file) if flags.secrets_file else {}
+    check_secrets(calls, secrets)
+    return answer_of(_asked(calls, secrets, flags), prog, DIFFERS)
+
+
+def calls_of(path: Path) -> Iterator[Recorded]:
+    """Those of a flight record, or of a record of the proxy's. Raises ConfigError."""
+    try:
+        with path.open("rb") as file:
+            is_flight = file.read(len(_GZIP)) == _GZIP
+        if is_flight:
+            from mooring.conform.record.flight import calls_in
+            from mooring.inspect.replay.record import read as read_flight
+
+            yield from calls_in(read_flight(path).entries)
+        else:
+            from mooring.conform.record.lines import read
+
+            with path.open(encoding="utf-8") as lines:
+                yield from read(lines, str(path))
+    except OSError as error:
+        raise ConfigError(f"can't read {path}: {error.strerror}", exit_code=2) from None
+
+
+async def _asked(calls: list[Recorded], secrets: dict[str, str], flags: ReplayFlags) -> int:
+    from mooring.base.clock import LoopClock
+    from mooring.conform.record.again import asked_again
+    from mooring.csi.driver import Call
+    from mooring.csi.wire_driver import WireDriver
+
+    driver = WireDriver(flags.driver, clock=LoopClock())
+    await driver.connect(CONNECT_S_MAX, "start the driver, or name its socket with --driver")
+
+    async def ask(rpc: Rpc[Any, Any], request: Message) -> Message:
+        answer: Message = await driver.invoke(rpc, request, Call(flags.timeout_s))
+        return answer
+
+    different = 0
+    try:
+        async for one in asked_again(calls, ask, secrets):
+            different += bool(one.differences)
+            for text in [_as_json(one)] if (flags.o or flags.output) == "json" else _as_text(one):
+                sys.stdout.write(f"{text}\n")
+            sys.stdout.flush()
+    finally:
+        await driver.close()
+    ending = f"{different} of {len(calls)} calls were answered otherwise than in the record."
+    (sys.stderr if (flags.o or flags.output) == "json" else sys.stdout).write(f"{ending}\n")
+    return DIFFERS if different else 0
+
+
+def _as_text(one: Compared) -> Iterator[str]:
+    from mooring.csi.redact import redacted
+
+    result = str(one.error) if one.error is not None else "OK"
+    yield visible(f"{one.call.number} {one.call.rpc.name} {redacted(one.request)} -> {result}")
+    yield from (visible(f"    {text}") for text in one.differences)
+
+
+def _as_json(one: Compared) -> str:
+    from mooring.csi.redact import scrubbed, shown
+    from mooring.wire.grpc.codes import Code, go_name
+
+    values: dict[str, Any] = {"call": one.call.number, "rpc": one.call.rpc.name, "request": shown(one.request)}
+    values["code"] = go_name(Code.OK if one.error is None else one.error.code)
+    values["differences"] = list(one.differences)
+    return scrubbed(json.dumps(values, ensure_ascii=False), one.request)
