@@ -73,6 +73,8 @@ REFUSED: dict[str, tuple[dict[str, Any], tuple[str, str], str]] = {
     "lower_bound_itself": ({"within": 1}, (INVALID, "spec.within"), "should be greater than 1"),
     "upper_bound_itself": ({"within": 10}, (INVALID, "spec.within"), "should be less than 10"),
     "text_for_a_number": ({"whole": "x"}, (TYPE, "spec.whole"), 'must be of type integer: "string"'),
+    "fraction_below_the_lower_bound": ({"whole": 0.5}, (INVALID, "spec.whole"), "should be greater than or equal to 1"),
+    "fraction_above_the_upper_bound": ({"whole": 10.5}, (INVALID, "spec.whole"), "should be less than or equal to 10"),
     "fraction_for_a_whole_number": ({"number": 1.5}, (TYPE, "spec.number"), 'must be of type integer: "number"'),
     "flag_for_a_number": ({"whole": True}, (TYPE, "spec.whole"), 'must be of type integer: "boolean"'),
     "text_for_a_flag": ({"flag": "true"}, (TYPE, "spec.flag"), 'must be of type boolean: "string"'),

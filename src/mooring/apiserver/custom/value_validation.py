@@ -43,7 +43,8 @@ def _check(value: Any, schema: Json, path: str, old: Any, work: Effort) -> list[
         return wrong
     own = [*wrong, *_enum(value, schema, path, work)]
     if wrong:
-        return own
+        is_fraction = schema.get("type") == "integer" and isinstance(value, float)
+        return [*own, *(_bounds(value, schema, path) if is_fraction else ())]
     return [*own, *_own(value, schema, path, old, work), *_joined(value, schema, path, old, work)]
 
 
@@ -100,6 +101,13 @@ def _own(value: Any, schema: Json, path: str, old: Any, work: Effort) -> Iterato
 
 
 def _number(value: float, schema: Json, path: str) -> Iterator[FieldCause]:
+    yield from _bounds(value, schema, path)
+    bits = _WIDTHS.get(schema.get("format", ""))
+    if bits is not None and not -(2**bits) <= value < 2**bits:
+        yield field_errors.invalid(path, value, f"Checked value must be of type integer with format {schema['format']} in {path}")
+
+
+def _bounds(value: float, schema: Json, path: str) -> Iterator[FieldCause]:
     """Differs from kube-apiserver, which cuts the decimals off a bound that a whole number is held against."""
     step, least, most = schema.get("multipleOf"), schema.get("minimum"), schema.get("maximum")
     if step and value % step:
@@ -108,9 +116,6 @@ def _number(value: float, schema: Json, path: str) -> Iterator[FieldCause]:
         yield _says(path, value, f"should be less than {'' if schema.get('exclusiveMaximum') else 'or equal to '}{_shown(most)}")
     if least is not None and (value < least or (value == least and schema.get("exclusiveMinimum"))):
         yield _says(path, value, f"should be greater than {'' if schema.get('exclusiveMinimum') else 'or equal to '}{_shown(least)}")
-    bits = _WIDTHS.get(schema.get("format", ""))
-    if bits is not None and not -(2**bits) <= value < 2**bits:
-        yield field_errors.invalid(path, value, f"Checked value must be of type integer with format {schema['format']} in {path}")
 
 
 def _string(value: str, schema: Json, path: str, work: Effort) -> Iterator[FieldCause]:
