@@ -24,6 +24,7 @@ from mooring.cli.hostpath_kinds import TOPOLOGY
 from mooring.cli.limits import check_not_negative
 from mooring.cli.people import check_server_parts, leave, run_for_people, say_gone, story_log
 from mooring.cli.process import Command
+from mooring.cli.proxy import script_in
 from mooring.cli.tables import ProcessFlags
 from mooring.dev.options import DevChoices, DevOptions, Patience
 
@@ -98,6 +99,9 @@ class DevFlags(DevChoices, Patience, ProcessFlags):
         "A node's topology; given for each node, all with the same keys. A volume then lives in one place. "
         "Your own driver reports its topology itself.",
     )
+    faults: str = flag(
+        "faults", STRING, "", "A script of faults between the driver and its callers, in YAML, as mooring proxy takes it: docs/proxy.md."
+    )
     examples: bool = flag("examples", BOOL, False, "Print claims, pods and a snapshot to try, as a shell script, and end.")
     plain: bool = flag("plain", BOOL, False, "Print only lines, also on a terminal: no tables of nodes and volumes below them.")
     browser: bool = flag(
@@ -116,6 +120,7 @@ def _check(parsed: Parsed[DevFlags]) -> None:
             if dns_subdomain(text):
                 raise ConfigError(f"{name}: {text!r} can't be an object's name: take lower case letters, digits, - and .")
 
+    script_in(parsed.flags.faults)
     _check_nodes(parsed.flags)
     _check_zones(parsed.flags)
     if parsed.flags.grace_s < GRACE_S_MIN:
@@ -242,7 +247,8 @@ def _options(flags: DevFlags) -> DevOptions:
     from mooring.dev.driver_form import parse_form
 
     form, patience = parse_form(flags.driver, flags.options), options_from(Patience, flags, {})
-    return options_from(DevOptions, flags, {}, form=form, nodes=_nodes(flags), topology=_topology(flags), patience=patience)
+    script = script_in(flags.faults) if flags.faults else None
+    return options_from(DevOptions, flags, {}, form=form, nodes=_nodes(flags), topology=_topology(flags), patience=patience, script=script)
 
 
 def _is_plain(flags: DevFlags) -> bool:

@@ -35,16 +35,24 @@ _REPEATED: Final = frozenset(
 
 
 class Breaches:
-    """story: tells them. sees_mounts: the driver's mounts are those of this process. repeats: calls are made again, as said above."""
+    """story: tells them. sees_mounts: the driver's mounts are those of this process. repeats: calls are made again, as said above.
 
-    def __init__(self, story: Story, clock: Clock, *, sees_mounts: bool, repeats: bool) -> None:
+    proxied: proxies make faults, which are not the driver's: they watch, and its callers don't.
+    """
+
+    def __init__(self, story: Story, clock: Clock, *, sees_mounts: bool, repeats: bool, proxied: bool = False) -> None:
         self._story, self._clock = story, clock
         self._sight = Sight() if sees_mounts else None
+        self._proxied = proxied
         self._watcher = Watcher(self._tell)
         self._to_repeat = set(_REPEATED if repeats else ())
 
-    def watch(self, where: str = "") -> Watch:
+    def watch(self, where: str = "") -> Watch | None:
         """For a client. where: its node, "" for the controller."""
+        return None if self._proxied else self.watch_at_proxy(where)
+
+    def watch_at_proxy(self, where: str) -> Watch:
+        """For a proxy. where: as for a client."""
         return Watch(self._watcher, where, self._clock, self._sight)
 
     def takes(self, rpc: Rpc[Any, Any]) -> bool:

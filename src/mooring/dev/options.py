@@ -12,6 +12,7 @@ from mooring.cluster.attachdetach.options import FORCE_AFTER_S
 from mooring.cluster.nodehealth.options import NodeHealthOptions
 
 if TYPE_CHECKING:
+    from mooring.conform.proxy.script import Script
     from mooring.dev.driver_form import Form
     from mooring.driver.hostpath.layout import Segments
 
@@ -58,9 +59,13 @@ class DevChoices:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DevOptions(DevChoices):
-    """form: of the driver. nodes: their names, at least one. topology: as for `running`. patience: with nodes that are gone."""
+    """form: of the driver. nodes: their names, at least one. topology: as for `running`. patience: with nodes that are gone.
+
+    script: of faults, None for none.
+    """
 
     form: Form
     nodes: Sequence[str]
     topology: Mapping[str, Segments]
     patience: Patience
+    script: Script | None = None

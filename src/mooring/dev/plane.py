@@ -34,6 +34,7 @@ from mooring.base.errors import ConfigError, first_of
 from mooring.base.folders import refusal
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
+from mooring.conform.proxy.script import Script
 from mooring.conform.watched import WatchedDriver
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.session import DriverChanged, Session
@@ -42,6 +43,7 @@ from mooring.dev.controllers import Controllers
 from mooring.dev.driver_form import Form, ReferenceDriver
 from mooring.dev.drivers import Sockets, Starter
 from mooring.dev.extras import Extras, extras_of, install
+from mooring.dev.faults import with_faults
 from mooring.dev.introduction import LastFailure, introduced
 from mooring.dev.node import REGISTRATION, Shared
 from mooring.dev.nodes import Nodes, node_ids
@@ -98,6 +100,7 @@ async def running(
     clock: Clock,
     randomness: Random,
     ending: Ending,
+    script: Script | None = None,
 ) -> AsyncGenerator[Plane, None]:
     """The plane, ready but for its nodes, as long as the block runs. A part that fails ends the block with its error.
 
@@ -105,13 +108,14 @@ async def running(
     mounts: False where this process can't mount: the reference driver shows volumes by links then. port: of the API server, 0 for that of
     the folder's last start, or a free one. kept: the API objects stay in the folder. snapshots: their kinds and controllers, for a
     driver that makes them. patience: with nodes that are gone. breaches: of the book's rules. ending: how long the parts may take to end.
+    script: of faults between the driver and its callers.
     Raises ConfigError when the folder, the driver, the topology or the port can't be used, or the objects can't be saved any more.
     """
     build = _Build(form, Starter(real(folder), nodes, topology, mounts, story, clock, randomness, ending), breaches, port, kept)
     try:
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
             store, durability = await build.objects(stack)
-            sockets = await build.driver(stack, group)
+            sockets = await build.driver(stack, group, script)
             session, tasks = await build.session(stack, group, sockets)
             ids = await node_ids(sockets, clock)
             tasks.append(group.create_task(_end_on_failure(durability), name="dev/durability"))  # before anybody is refused for it
@@ -156,8 +160,12 @@ class _Build:
         except OSError as error:
             raise refusal(self._folder, error) from None
 
-    async def driver(self, stack: AsyncExitStack, group: asyncio.TaskGroup) -> Sockets:
-        return await self.starter.start(self._form, stack, group)
+    async def driver(self, stack: AsyncExitStack, group: asyncio.TaskGroup, script: Script | None) -> Sockets:
+        sockets = await self.starter.start(self._form, stack, group)
+        if script is None:
+            return sockets
+        run = self._folder / "run"
+        return await with_faults(sockets, script, run, stack, story=self._story, breaches=self.breaches, clock=self._clock)
 
     async def session(self, stack: AsyncExitStack, group: asyncio.TaskGroup, sockets: Sockets) -> tuple[Session, list[asyncio.Task[None]]]:
         """The driver, connected and identified, and the tasks that end with it. Raises ConfigError."""

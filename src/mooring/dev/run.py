@@ -60,8 +60,8 @@ async def run_dev(
     Enter; False without a keyboard. view: stands below the story from Ready to the end. Raises ConfigError.
     """
     story.title(f"mooring dev {mooring.__version__}")
-    repeats = not isinstance(options.form, ReferenceDriver)
-    breaches = Breaches(story, clock, sees_mounts=space.can_mount, repeats=repeats)
+    repeats = not isinstance(options.form, ReferenceDriver) and options.script is None
+    breaches = Breaches(story, clock, sees_mounts=space.can_mount, repeats=repeats, proxied=options.script is not None)
     with run_folder(options.state, space, story, ending) as folder:
         async with _until_asked(ending) as asked:
             plane_of = running(
@@ -79,6 +79,7 @@ async def run_dev(
                 clock=clock,
                 randomness=randomness,
                 ending=ending,
+                script=options.script,
             )
             async with plane_of as plane, _clients(plane, clock, randomness) as (cluster, driver):
                 traced = TracedCluster(cluster, "dev", story, clock)
