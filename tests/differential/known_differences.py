@@ -105,6 +105,14 @@ _OWNS_LOST: Final = (
     "value.spec.taints: [{'effect': 'NoSchedule', 'key': 'node.kubernetes.io/not-ready'}] / absent",
 )
 """The server's own, which the real one forgets with the last field of an apply beside it."""
+
+
+def _is_lost(differences: tuple[str, ...]) -> bool:
+    """Also of an object in deletion, which is gone with its last finalizer: another version is answered then."""
+    lost = [text for text in differences if not text.startswith("value.metadata.resourceVersion: ")]
+    return bool(lost) and all(text.startswith(_OWNS_LOST) for text in lost)
+
+
 _REPLACED: Final = (
     *("awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "fc", "flexVolume", "flocker", "gcePersistentDisk", "gitRepo"),
     *("glusterfs", "iscsi", "nfs", "persistentDisk", "photonPersistentDisk", "portworxVolume", "quobyte", "rbd", "scaleIO", "storageos"),
@@ -252,7 +260,7 @@ KNOWN: Final = (
             or (seen.codes == (200, 409) and seen.step.path.endswith("/status") and seen.conflicts_in(".status"))
             or (seen.codes == (200, 409) and "/events" in seen.step.path and seen.conflicts_in(*_SHOWN_EMPTY))
             or (seen.step.content_type == APPLY_PATCH and all(text.startswith("value.status.") for text in seen.differences))
-            or (seen.step.content_type == APPLY_PATCH and all(text.startswith(_OWNS_LOST) for text in seen.differences))
+            or (seen.step.content_type == APPLY_PATCH and _is_lost(seen.differences))
         ),
         ends=True,
     ),
