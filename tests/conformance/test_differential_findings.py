@@ -1605,3 +1605,47 @@ def test_a_pods_status_keeps_the_generations_that_were_observed(api: Rest, name:
     assert (4, [9, 2]) == told(observedGeneration=4, conditions=conditions(("A", 9), ("A", None)))
     assert (4, [None, 9]) == told(observedGeneration=0, conditions=conditions(("B", None), ("A", None)))
     assert (4, []) == told(conditions=None)
+
+
+def owned_by(answer: dict[str, Any], manager: str) -> list[Any]:
+    return [each["fieldsV1"] for each in answer["metadata"].get("managedFields") or () if each["manager"] == manager]
+
+
+def test_the_data_of_a_revision_has_one_owner(api: Rest, name: str) -> None:
+    path = f"/apis/apps/v1/namespaces/default/controllerrevisions/{name}"
+    config = {"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": name}, "revision": 1, "data": {"a": {"b": "c"}}}
+    applied = api.patch(path, config, APPLY_PATCH, fieldManager="one").ok(201)
+    assert [{"f:data": {}, "f:revision": {}}] == owned_by(applied, "one")
+    status = api.patch(path, {**config, "data": {"x": "y"}}, APPLY_PATCH, fieldManager="two").refused(409, "Conflict")
+    assert [".data"] == [cause["field"] for cause in status["details"]["causes"]]
+
+
+@pytest.mark.parametrize("data", ["x", 5, [], None, {}])
+def test_the_data_of_a_revision_may_be_anything_to_an_apply(api: Rest, name: str, data: Any) -> None:
+    path = f"/apis/apps/v1/namespaces/default/controllerrevisions/{name}"
+    config = {"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": name}, "revision": 1, "data": data}
+    answer = api.patch(path, config, APPLY_PATCH, fieldManager="one")
+    if data is None:
+        answer.invalid(("FieldValueRequired", "data", "data is mandatory"))
+    elif data == {}:
+        answer.ok(201)
+    else:
+        answer.invalid(("FieldValueRequired", "data", "data must be a valid JSON object"))
+
+
+def test_the_labels_of_a_deployment_are_not_its_status_to_own(api: Rest, name: str) -> None:
+    path = f"/apis/apps/v1/namespaces/default/deployments/{name}"
+    head = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "labels": {"a": "b"}, "annotations": {"a": "b"}}}
+    api.patch(path, {**head, "spec": a_workload("Deployment")["spec"]}, APPLY_PATCH, fieldManager="one").ok(201)
+    head["metadata"] = {"name": name, "labels": {"a": "c", "d": "e"}, "annotations": {"x": "y"}}
+    applied = api.patch(f"{path}/status", head, APPLY_PATCH, fieldManager="two").ok()
+    assert {"a": "b"} == applied["metadata"]["labels"]
+    assert [{"f:metadata": {"f:annotations": {"f:x": {}}}}] == owned_by(applied, "two")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"), [("\u0000", "\\x00"), ("\u0007\u000b\n\t", "\\a\\v\\n\\t"), ("\\u0000", "\\\\u0000"), ('ü"\u001f', 'ü\\"\\x1f')]
+)
+def test_a_text_is_shown_with_its_signs(api: Rest, name: str, text: str, shown: str) -> None:
+    answer = api.post(SECRETS, a_secret(name) | {"metadata": {"name": name, "labels": {"a": text}}})
+    assert f'Invalid value: "{shown}": a valid label must be' in answer.json["message"]

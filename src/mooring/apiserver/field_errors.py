@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -75,9 +76,16 @@ def immutable(field: str, value: Any) -> FieldCause:
     return invalid(field, value, "field is immutable")
 
 
+_ESCAPED: Final = re.compile(r"\\(?:u00([0-9a-f]{2})|.)")
+_GO_ESCAPES: Final = {"07": "\\a", "0b": "\\v"}
+"""Control characters of a text, as Go quotes them."""
+
+
 def shown(value: Any) -> str:
     """A value for people: JSON, cut. Differs from kube-apiserver, which dumps Go structs and pointers."""
     text = msgspec.json.encode(value, enc_hook=str).decode("utf-8", "replace")
+    if isinstance(value, str):
+        text = _ESCAPED.sub(lambda found: _GO_ESCAPES.get(found[1], f"\\x{found[1]}") if found[1] else found[0], text)
     return cut(text, _SHOWN_MAX)
 
 

@@ -187,9 +187,10 @@ class Resource:
     for custom kinds; from a body without apiVersion and kind and a list for the paths of unknown fields. custom: the definition's part of a
     custom kind, whose message declares the metadata alone. orphans: the warning of a kind whose dependents stay where a deletion says
     nothing of them. bare_finalizers: they need no prefix. body_version: the shown apiVersion, where it is not the kind's own. graceful:
-    objects are marked before they are deleted, and watchers see it. actions: sub-resources beside /status. beginnings: the
-    endpoints ("": the object's own) whose updates may only have a generateName that the name rule takes. answer: for kinds that are
-    asked, never stored. cached: kube-apiserver keeps all objects at hand, so that a list of version 0 knows no limit.
+    objects are marked before they are deleted, and watchers see it. actions: sub-resources beside /status. status_keeps: metadata
+    that the status endpoint does not write, and nobody owns by it. beginnings: the endpoints ("": the object's own) whose updates may only
+    have a generateName that the name rule takes. answer: for kinds that are asked, never stored. cached: kube-apiserver keeps all objects
+    at hand, so that a list of version 0 knows no limit.
     """
 
     group: str
@@ -201,6 +202,7 @@ class Resource:
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     status: Status = Status.NONE
+    status_keeps: tuple[str, ...] = ()
     put_without_version: bool = True
     put_creates: bool = False
     delete_answers_object: bool = True

@@ -162,6 +162,7 @@ DEPLOYMENTS: Final = podtemplate.with_scale(
         categories=("all",),
         message=MESSAGES["Deployment"],
         status=Status.WITH_METADATA,
+        status_keeps=("labels",),
         delete_answers_object=False,
         default=_default_deployment,
         prepare_create=podtemplate.prepare_create,

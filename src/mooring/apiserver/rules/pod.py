@@ -155,6 +155,7 @@ PODS: Final = Resource(
     beginnings=("",),
     message=MESSAGES["Pod"],
     status=Status.WITH_METADATA,
+    status_keeps=("deletionTimestamp", "ownerReferences"),
     default=poddefaults.default,
     admit=_admit,
     admit_valid=_admit_valid,

@@ -203,7 +203,8 @@ def unwritten(resource: Resource, subresource: str) -> FieldSet:
     if subresource != "status":
         return field_set((named("status"),))
     whole = ("metadata", "spec") if resource.status is Status.ONLY else ("spec",)
-    return field_set(*((named(name),) for name in whole))
+    kept = ((named("metadata"), named(name)) for name in resource.status_keeps)
+    return field_set(*((named(name),) for name in whole), *kept)
 
 
 def record_at_creation(resource: Resource, sent: Json, by: Writer, now: float) -> list[Json]:

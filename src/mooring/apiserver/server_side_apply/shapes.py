@@ -58,6 +58,8 @@ def _anything() -> Shape | None:
 
 
 _ANY_MAP: Final = Shape(Form.MAP, other=lambda: ANYTHING)
+_WHOLE: Final = Shape(Form.ANY, atomic=True)
+_WHOLE_MAP: Final = Shape(Form.MAP, atomic=True, other=lambda: ANYTHING)
 _ANY_LIST: Final = Shape(Form.LIST, atomic=True, other=lambda: ANYTHING)
 _ANY_SCALAR: Final = Shape(Form.SCALAR)
 
@@ -67,7 +69,7 @@ def resolved(shape: Shape, value: Any) -> Shape:
     if shape.form is not Form.ANY:
         return shape
     if isinstance(value, dict):
-        return _ANY_MAP
+        return _WHOLE_MAP if shape.atomic else _ANY_MAP
     return _ANY_LIST if isinstance(value, list) else _ANY_SCALAR
 
 
@@ -92,7 +94,9 @@ ATOMIC_MESSAGES: Final = frozenset(
     }
 )
 """Messages that have one owner."""
-ATOMIC_FIELDS: Final = frozenset({("PodSpec", "nodeSelector"), ("PodStatus", "hostIPs"), ("JobStatus", "conditions")})
+ATOMIC_FIELDS: Final = frozenset(
+    {("PodSpec", "nodeSelector"), ("PodStatus", "hostIPs"), ("JobStatus", "conditions"), ("ControllerRevision", "data")}
+)
 """Maps and lists that have one owner though their type or their merge key says otherwise."""
 GRANULAR_FIELDS: Final = frozenset({("PersistentVolumeSpec", "claimRef")})
 """Members of an atomic message's type that are merged all the same."""
@@ -172,6 +176,8 @@ def _field(message: Message, field: Field) -> Shape:
         one = _message(inner, place in GRANULAR_FIELDS)
     else:
         one = ANYTHING if field.type in ("any", "intstr") else Shape(Form.SCALAR, type=_SCALARS.get(field.type, ""))
+    if field.type == "any" and place in ATOMIC_FIELDS:
+        return _WHOLE
     if field.shape == "{":
         return Shape(Form.MAP, atomic=place in ATOMIC_FIELDS, other=lambda: one)
     if field.shape != "*":
