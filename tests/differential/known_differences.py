@@ -467,7 +467,9 @@ KNOWN: Final = (
         "the real server remembers the owner of a field that it has dropped",
         lambda seen: (
             seen.codes[1] == 409
-            and seen.says_any("preventPodScheduling", "configSource", ".spec.drivers", "preferredHolder", ".spec.strategy")
+            and seen.says_any(
+                "preventPodScheduling", "configSource", ".spec.drivers", "preferredHolder", ".spec.strategy", ".secrets[name="
+            )
         ),
         ends=True,
     ),
