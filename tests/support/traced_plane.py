@@ -25,6 +25,7 @@ from mooring.control.tracing.steps import Tracing
 from mooring.csi.driver import A, Call, Driver, Q, Rpc
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.errors import DriverError
+from mooring.dev.breaches import Breaches
 from mooring.dev.driver_form import ReferenceDriver
 from mooring.dev.options import Patience
 from mooring.dev.plane import Plane, running
@@ -101,6 +102,7 @@ async def traced_plane(folder: Path, spans: SpansInMemory) -> AsyncIterator[Plan
             mounts=False,
             patience=Patience(),
             story=story,
+            breaches=Breaches(story, clock, sees_mounts=False, repeats=False),
             clock=clock,
             randomness=Random(),
             ending=Ending(),
