@@ -249,11 +249,11 @@ async def measure(options: argparse.Namespace) -> AsyncIterator[str]:
     turns = Turns([go, ours], options.rounds, options.quiet, options.bound)
     yield f"{heading('snapshot-controller and csi-snapshotter v8.6')} Medians over rounds."
     if options.count or options.slow or options.shipped:
-        async with _a_bench(["--unsafe-no-fsync=false"], options.bound) as bench:
+        async with a_bench(["--unsafe-no-fsync=false"], options.bound) as bench:
             async for part in _snapshots(bench, turns, options):
                 yield part
     if options.memory:
-        async with _a_bench([], options.bound) as bench:  # etcd does not sync: it is only filled
+        async with a_bench([], options.bound) as bench:  # etcd does not sync: it is only filled
             for part in await _memory(bench, turns, options.memory):
                 yield part
     for line in turns.unfinished:
@@ -261,7 +261,7 @@ async def measure(options: argparse.Namespace) -> AsyncIterator[str]:
 
 
 @contextlib.asynccontextmanager
-async def _a_bench(etcd_flags: list[str], bound_s: float) -> AsyncIterator[Bench]:
+async def a_bench(etcd_flags: list[str], bound_s: float) -> AsyncIterator[Bench]:
     plane = ControlPlane.start(etcd_flags=etcd_flags, apiserver_flags=[NO_PROTECTION])
     try:
         bench = Bench(plane, build_driver(plane.folder), bound_s)
