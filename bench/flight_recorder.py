@@ -7,10 +7,9 @@ mood hits both; what counts is the median over the pairs.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import statistics
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 from bench import attach, snapshot
@@ -21,7 +20,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = {"without": ("--flight-recorder=false",),
 
 
 async def snapshots(count: int, rounds: int) -> str:
-    """Both programs, since one record each is what a cluster has."""
+    """Of snapshot-controller and csi-snapshotter, each with a recorder of its own."""
     scripts = Path(sys.executable).parent
     programs = [str(scripts / name) for name in ("snapshot-controller", "csi-snapshotter")]
     pairs = [Pair(*(Contender(name, (program, *flags)) for program in programs)) for name, flags in FLAGS.items()]
@@ -46,16 +45,13 @@ async def attachments(count: int, rounds: int) -> str:
 
 
 def _share(what: str, columns: Sequence[Sequence[float]]) -> str:
-    shares = sorted(_shares(*columns))
+    without, recorded = columns
+    shares = sorted(other / one for one, other in zip(without, recorded, strict=True))
     return f"{what}: {statistics.median(shares):.3f} of that without ({shares[0]:.3f} to {shares[-1]:.3f} in {len(shares)} pairs)."
 
 
-def _shares(without: Sequence[float], recorded: Sequence[float]) -> Iterator[float]:
-    for one, other in zip(without, recorded, strict=True):
-        yield other / one
-
-
-async def measure(options: argparse.Namespace):  # type: ignore[no-untyped-def]
+async def measure(options: argparse.Namespace) -> AsyncIterator[str]:
+    """Gives each part of the results when it is known."""
     if options.snapshots:
         yield await snapshots(options.snapshots, options.rounds)
     if options.count:
