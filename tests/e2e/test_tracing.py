@@ -44,7 +44,7 @@ BINDING = ("mooring-binder", "claims Binding", "replace persistentvolumeclaims")
 EDGES = {
     BINDING,
     ("mooring-binder", "scheduler GoesTo", "replace persistentvolumeclaims"),
-    ("csi-provisioner", "claims", "csi.v1.Controller/CreateVolume"),
+    ("csi-provisioner", "claims Failing", "csi.v1.Controller/CreateVolume"),
     ("csi-provisioner", "claims Creating", "csi.v1.Controller/CreateVolume"),
     ("csi-provisioner", "claims Creating", "create persistentvolumes"),
     ("mooring-binder", "scheduler GoesTo", "post pods/binding"),
@@ -82,7 +82,7 @@ async def test_a_volumes_way_is_one_trace_of_all_programs(tmp_path: Path) -> Non
     assert [(8, StatusCode.ERROR), (0, StatusCode.UNSET)] == [
         (span.attributes["rpc.grpc.status_code"], span.status.status_code) for span in sorted(calls, key=lambda span: span.start_time)
     ]
-    failed = next(span for span in above.values() if span.name == "claims" and service(span) == "csi-provisioner")
+    failed = next(span for span in above.values() if span.name == "claims Failing" and service(span) == "csi-provisioner")
     assert (StatusCode.ERROR, True) == (failed.status.status_code, "the array is busy" in failed.status.description)
     reasons = {(span.name, span.attributes.get("mooring.reason")) for span in above.values()}
     assert ("claims WaitsForFirstConsumer", "waiting for first consumer to be created before binding") in reasons
