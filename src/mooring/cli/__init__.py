@@ -1,1 +1,1 @@
-"""Commands and flags: one file per executable; with `dev`, the only place that builds things."""
+"""Commands and flags: one file per executable; with `dev` and `testing`, the only place that builds things."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from mooring.base.clock import Clock
@@ -56,14 +57,14 @@ class PlaneController(Protocol):
 
 
 class Controllers:
-    """All of them. cluster: the store, for controllers alone. session: started. has_agents: whether the nodes give signs of life.
+    """All of them. cluster: the store as each sees it, by its name. session: started. has_agents: whether the nodes give signs of life.
 
     extras: of the driver; the kinds of snapshots are there for one that has them.
     """
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: Callable[[str], Cluster],
         session: Session,
         story: Story,
         clock: Clock,
@@ -76,25 +77,31 @@ class Controllers:
         self._cluster, self._session, self._story = cluster, session, story
         self._clock, self._randomness = clock, randomness
         self._watches: dict[str, Watches] = {}
-        self._controllers: dict[str, PlaneController] = {
-            "attacher": self._attacher(self._runtime("attacher")),
-            "binder": make_binder(self._runtime("binder"), BinderOptions()),
-            "attach-detach": self._attach_detach(self._runtime("attach-detach"), patience.force_after_s),
-            "node-health": self._node_health(self._runtime("node-health"), patience.grace_s, has_agents=has_agents),
-            "workloads": Workloads(self._runtime("workloads")),
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._makers: dict[str, Callable[[Runtime], PlaneController]] = {
+            "attacher": self._attacher,
+            "binder": lambda runtime: make_binder(runtime, BinderOptions()),
+            "attach-detach": functools.partial(self._attach_detach, force_after_s=patience.force_after_s),
+            "node-health": functools.partial(self._node_health, grace_s=patience.grace_s, has_agents=has_agents),
+            "workloads": Workloads,
         }
         if capabilities_of(session.info).creates:
-            self._controllers["provisioner"] = self._provisioner(self._runtime("provisioner"))
+            self._makers["provisioner"] = self._provisioner
         if extras.resizes:
-            self._controllers["resizer"] = self._resizer(self._runtime("resizer"), on_node=extras.grows_on_nodes)
+            self._makers["resizer"] = functools.partial(self._resizer, on_node=extras.grows_on_nodes)
         if extras.snapshots:
             options = SnapshotControllerOptions(groups=extras.group_snapshots)
-            self._controllers["snapshot-controller"] = SnapshotController(self._runtime("snapshot-controller"), options)
-            self._controllers["snapshotter"] = self._snapshotter(self._runtime("snapshotter"), groups=extras.group_snapshots)
+            self._makers["snapshot-controller"] = lambda runtime: SnapshotController(runtime, options)
+            self._makers["snapshotter"] = functools.partial(self._snapshotter, groups=extras.group_snapshots)
+        self._controllers = {who: make(self._runtime(who)) for who, make in self._makers.items()}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._makers)
 
     def _runtime(self, who: str) -> Runtime:
         watches = self._watches[who] = Watches()
-        cluster = TracedCluster(self._cluster, who, self._story, self._clock, watches)
+        cluster = TracedCluster(self._cluster(who), who, self._story, self._clock, watches)
         return Runtime(cluster, self._clock, self._randomness, Metrics(), functools.partial(self._story.explained, who))
 
     def _attacher(self, runtime: Runtime) -> Attacher:
@@ -104,13 +111,13 @@ class Controllers:
         self._session.on_return(attacher.driver_returned)
         return attacher
 
-    def _attach_detach(self, runtime: Runtime, force_after_s: float) -> AttachDetach:
+    def _attach_detach(self, runtime: Runtime, *, force_after_s: float) -> AttachDetach:
         """Attachments are made as the attacher of this process would make them, which saves it a write each."""
         driver = capabilities_of(self._session.info)
         own = frozenset({driver.name} if driver.publishes else ())
         return AttachDetach(runtime, AttachDetachOptions(own_attachers=own, force_after_s=force_after_s))
 
-    def _node_health(self, runtime: Runtime, grace_s: float, *, has_agents: bool) -> NodeHealth:
+    def _node_health(self, runtime: Runtime, *, grace_s: float, has_agents: bool) -> NodeHealth:
         parts = frozenset(PARTS) if has_agents else frozenset(PARTS) - {LIFECYCLE}
         return NodeHealth(runtime, options=NodeHealthOptions(parts=parts, node_monitor_grace_period_s=grace_s))
 
@@ -136,11 +143,39 @@ class Controllers:
 
     async def started(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Their tasks, once all caches are filled."""
-        tasks = [group.create_task(one.run(), name=f"dev/{who}") for who, one in self._controllers.items()]
-        for who, one in self._controllers.items():
-            await self._watches[who].until(lambda one=one: one.has_synced)  # type: ignore[misc]
-            self._story.happened(who, f"watches {', '.join(sorted(set(self._watches[who].plurals)))}", via="API")
-        return tasks
+        for who in self._controllers:
+            self._begin(who, group)
+        for who in self._controllers:
+            await self._synced(who)
+        return list(self._tasks.values())
+
+    async def kill(self, who: str) -> bool:
+        """Ends one in the middle of its work, as kill -9 does. False for one that has ended."""
+        task = self._tasks.pop(who, None)
+        if task is None:
+            return False
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        del self._controllers[who]
+        self._story.happened(who, "is killed")
+        return True
+
+    async def start(self, who: str, group: asyncio.TaskGroup) -> bool:
+        """Starts one anew, with nothing but what the API server and the driver know. False for one that runs."""
+        if who in self._tasks:
+            return False
+        self._controllers[who] = self._makers[who](self._runtime(who))
+        self._begin(who, group)
+        await self._synced(who)
+        return True
+
+    def _begin(self, who: str, group: asyncio.TaskGroup) -> None:
+        self._tasks[who] = group.create_task(self._controllers[who].run(), name=f"dev/{who}")
+
+    async def _synced(self, who: str) -> None:
+        one = self._controllers[who]
+        await self._watches[who].until(lambda: one.has_synced)
+        self._story.happened(who, f"watches {', '.join(sorted(set(self._watches[who].plurals)))}", via="API")
 
     async def drain(self, timeout_s: float) -> None:
         """They begin nothing new, and end what runs."""

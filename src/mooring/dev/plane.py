@@ -124,7 +124,7 @@ async def running(
             extras = await extras_of(session, wants_snapshots=snapshots)
             if extras.snapshots:
                 await install(TracedCluster(cluster, "server", story, clock), groups=extras.group_snapshots)
-            controllers = Controllers(cluster, session, story, clock, randomness, patience, extras, has_agents=bool(ids))
+            controllers = Controllers(lambda _who: cluster, session, story, clock, randomness, patience, extras, has_agents=bool(ids))
             tasks += await controllers.started(group)
             lease_s = min(LEASE_S, LEASE_SHARE * patience.grace_s)
             shared = Shared(cluster, session.info.name, build.starter, sockets, build.breaches, group, Metrics(), lease_s)

@@ -9,10 +9,12 @@ import asyncio
 import contextlib
 import contextvars
 import errno
+import functools
 import threading
 from collections.abc import Callable
 from typing import Final, ParamSpec, TypeVar
 
+from mooring.base.virtual_loop import VirtualLoop
 from mooring.csi.errors import DriverError
 from mooring.mounts.system import ToolFailed
 from mooring.mounts.targets import Occupied
@@ -59,8 +61,13 @@ def driver_error(error: OSError | ToolFailed | Occupied) -> DriverError:
 
 
 def _started(work: Callable[..., T], args: tuple[object, ...], options: dict[str, object]) -> asyncio.Future[T]:
-    """A daemon thread per call: the process can end though one of them hangs, and no pool can be full of such."""
+    """A daemon thread per call: the process can end though one of them hangs, and no pool can be full of such.
+
+    Virtual time waits for no thread, so there the work is done before this returns.
+    """
     loop = asyncio.get_running_loop()
+    if isinstance(loop, VirtualLoop):
+        return loop.run_in_executor(None, functools.partial(work, *args, **options))
     outcome: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
 

@@ -1,0 +1,147 @@
+"""Every call to the driver under test: recorded, judged by the book of CSI's rules, and struck by the faults that a test has asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Final
+
+from mooring.base.clock import Clock
+from mooring.base.errors import ConfigError
+from mooring.conform.sight import Sight
+from mooring.conform.watched import Watch
+from mooring.csi.book.rule import Breach
+from mooring.csi.book.watcher import Watcher
+from mooring.csi.driver import RPCS, A, Call, Q, Rpc
+from mooring.csi.errors import DriverError
+from mooring.csi.redact import redacted
+from mooring.dev.story import Story
+from mooring.dev.traced import tell
+from mooring.driver.guard import CallRecord
+from mooring.wire.grpc.codes import Code
+
+LOST: Final = "the connection was lost, and with it the answer"
+_NAMES: Final = {rpc.name: rpc for rpc in RPCS.values()}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DriverCall:
+    """One call as its caller saw it. where: the node, "" for the controller's. answer: None after an error."""
+
+    rpc: str
+    where: str
+    request: Any
+    answer: Any
+    error: DriverError | None
+    at_s: float
+
+
+@dataclasses.dataclass(slots=True)
+class CallFault:
+    """error: for the caller, None for an answer that never comes. after: the call takes effect first. times: how often it still strikes."""
+
+    rpc: str
+    error: DriverError | None
+    after: bool
+    where: str | None
+    times: int
+
+
+class DriverCalls:
+    """Of all clients of one driver. sight: None where nobody can see the driver's mounts."""
+
+    def __init__(self, clock: Clock, story: Story, sight: Sight | None = None) -> None:
+        self._clock, self._story, self._sight = clock, story, sight
+        self._faults: list[CallFault] = []
+        self._watcher = Watcher(lambda _: None)
+        self.made: list[DriverCall] = []
+        self.under_way = 0
+
+    @property
+    def breaches(self) -> tuple[Breach, ...]:
+        """The rules of CSI that the driver has broken."""
+        return tuple(self._watcher.breaches.values())
+
+    def add(self, fault: CallFault) -> None:
+        """Raises ConfigError for a call that CSI does not have."""
+        check_name(fault.rpc)
+        self._faults.append(fault)
+
+    @contextlib.contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Time does not leap while the block runs."""
+        self.under_way += 1
+        try:
+            yield
+        finally:
+            self.under_way -= 1
+
+    def clear(self) -> None:
+        self._faults.clear()
+
+    async def make(self, rpc: Rpc[Q, A], request: Q, call: Call, where: str, send: Callable[[Rpc[Q, A], Q, Call], Awaitable[A]]) -> A:
+        """Makes the call. Raises DriverError."""
+        answer, error = None, None
+        began_s = self._clock.now()
+        self.under_way += 1
+        try:
+            answer = await self._struck(rpc, request, call, where, send)
+            return answer
+        except DriverError as failure:
+            error = failure
+            raise
+        finally:
+            self.under_way -= 1
+            now_s = self._clock.now()
+            self.made.append(DriverCall(rpc.name, where, request, answer, error, now_s))
+            shown = "" if answer is None else redacted(answer)
+            tell(self._story, CallRecord(rpc.name, redacted(request), shown, error, now_s - began_s), where or "driver")
+
+    async def _struck(self, rpc: Rpc[Q, A], request: Q, call: Call, where: str, send: Callable[[Rpc[Q, A], Q, Call], Awaitable[A]]) -> A:
+        fault = self._next(rpc.name, where)
+        if fault is None:
+            return await self._watched(rpc, request, call, where, send)
+        if fault.after:
+            await self._watched(rpc, request, call, where, send)
+        if fault.error is None:
+            await self._clock.sleep(call.timeout_s)
+            raise DriverError(Code.DEADLINE_EXCEEDED, "context deadline exceeded")
+        raise fault.error
+
+    def _next(self, rpc: str, where: str) -> CallFault | None:
+        for fault in self._faults:
+            if fault.rpc == rpc and fault.where in (None, where):
+                fault.times -= 1
+                if not fault.times:
+                    self._faults.remove(fault)
+                return fault
+        return None
+
+    async def _watched(self, rpc: Rpc[Q, A], request: Q, call: Call, where: str, send: Callable[[Rpc[Q, A], Q, Call], Awaitable[A]]) -> A:
+        """The driver's own answer, which the book judges; a fault is not the driver's."""
+        watching = Watch(self._watcher, where, self._clock, self._sight).begin(rpc, request, call.timeout_s)
+        try:
+            answer = await send(rpc, request, call)
+        except DriverError as error:
+            watching.ended(None, error)
+            raise
+        except BaseException:
+            watching.given_up()
+            raise
+        watching.ended(answer, None)
+        return answer
+
+
+def check_name(rpc: str) -> None:
+    """Raises ConfigError for a name that no call of CSI has."""
+    if rpc not in _NAMES:
+        raise ConfigError(f"CSI has no call {rpc!r}: it has {', '.join(_NAMES)}")
+
+
+def told(breaches: tuple[Breach, ...]) -> Iterator[str]:
+    """Lines for people, three for each breach."""
+    for breach in breaches:
+        yield f"{breach.line}{f' on {breach.where}' if breach.where else ''}"
+        yield f"    Kubernetes: {breach.rule.kubernetes}"
+        yield f"    Mend: {breach.rule.mend}"

@@ -1,0 +1,100 @@
+"""The whole control plane in one process, without a socket where the driver is an object: so its time may be virtual."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from mooring.apiserver.bootstrap import new_store
+from mooring.apiserver.local import LocalCluster
+from mooring.apiserver.store import ObjectStore
+from mooring.base.clock import Clock
+from mooring.base.ending import Ending
+from mooring.base.randomness import Random
+from mooring.conform.sight import Sight
+from mooring.csi.capabilities import DriverInfo
+from mooring.csi.driver_capabilities import capabilities_of
+from mooring.csi.session import Session
+from mooring.dev.controllers import Controllers
+from mooring.dev.drivers import Starter
+from mooring.dev.extras import extras_of, install
+from mooring.dev.options import Patience
+from mooring.dev.seed_objects import register
+from mooring.dev.story import Story
+from mooring.kube.cluster import Cluster
+from mooring.testing.api_faults import ApiFaults
+from mooring.testing.driver_calls import DriverCalls
+from mooring.testing.drivers import DriverUnderTest, Wanted, started
+from mooring.testing.node import NodeUnderTest, Surroundings
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ports:
+    """Of the plane. folder: for the driver's and the nodes' files. story: hears what happens."""
+
+    folder: Path
+    clock: Clock
+    randomness: Random
+    story: Story
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PlaneUnderTest:
+    """users: the API server, for everybody but the plane's programs. cluster: as one of these sees it, by its name. group: of the tasks
+    that last as long as the plane.
+    """
+
+    ports: Ports
+    store: ObjectStore
+    users: Cluster
+    cluster: Callable[[str], Cluster]
+    info: DriverInfo
+    driver: DriverUnderTest
+    calls: DriverCalls
+    api: ApiFaults
+    controllers: Controllers
+    nodes: Mapping[str, NodeUnderTest]
+    group: asyncio.TaskGroup
+
+
+@contextlib.asynccontextmanager
+async def running(wanted: Wanted, ports: Ports) -> AsyncGenerator[PlaneUnderTest, None]:
+    """The plane, ready, as long as the block runs; then it ends at once. Raises ConfigError for a driver that can't be used."""
+    clock, story = ports.clock, ports.story
+    store, api = new_store(ports.randomness, clock.wall_s()), ApiFaults()
+    calls = DriverCalls(clock, story, Sight() if wanted.mounts else None)
+
+    def cluster(who: str) -> LocalCluster:
+        return LocalCluster(store, clock=clock, randomness=ports.randomness, faults=api.of(who))
+
+    users = LocalCluster(store, clock=clock, randomness=ports.randomness)
+    starter = Starter(ports.folder, wanted.nodes, {}, wanted.mounts, story, clock, ports.randomness, Ending())
+    try:
+        async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
+            driver = await started(wanted, starter, calls, stack, group)
+            session = Session(driver.controller(), clock=clock)
+            info = await session.start()
+            group.create_task(session.run(), name="testing/driver-session")
+            extras = await extras_of(session, wants_snapshots=True)
+            if extras.snapshots:
+                await install(users, groups=extras.group_snapshots)
+            controllers = Controllers(cluster, session, story, clock, ports.randomness, Patience(), extras, has_agents=True)
+            await controllers.started(group)
+            own = capabilities_of(info)
+            await register(users, own, wanted.nodes, {}, extras, reference=driver.is_reference, has_agents=True, default_class=True)
+            around = Surroundings(ports.folder, cluster, driver, info.name, story, clock, ports.randomness, group, wanted.mounts)
+            nodes = {name: NodeUnderTest(name, around) for name in wanted.nodes}
+            for node in nodes.values():
+                await node.start()
+            yield PlaneUnderTest(ports, store, users, cluster, info, driver, calls, api, controllers, nodes, group)
+            raise _Over
+    except* _Over:
+        pass
+
+
+class _Over(Exception):
+    """The block has ended: all tasks of the plane end with it."""

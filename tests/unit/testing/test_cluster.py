@@ -1,0 +1,185 @@
+"""The cluster of a test: its words, its faults, its time, and what it says when something does not come."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+
+import pytest
+
+from mooring.base.errors import ConfigError
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver.sdk import Plugin
+from mooring.testing.opening import ClusterOfTest, a_cluster
+from mooring.testing.waiting import NotYet
+
+
+class Shelf(Plugin):
+    """Volumes are names on a shelf that outlives its objects. A target is a link, since nothing is mounted."""
+
+    name = "shelf.csi.test"
+    vendor_version = "1"
+
+    def __init__(self, shelf: dict[str, str], node_id: str) -> None:
+        self.shelf, self.node_id = shelf, node_id
+
+    async def create_volume(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
+        handle = self.shelf.setdefault(request.name, f"vol-{len(self.shelf)}")
+        return csi.CreateVolumeResponse(volume=csi.Volume(volume_id=handle, capacity_bytes=request.capacity_range.required_bytes))
+
+    async def delete_volume(self, request: csi.DeleteVolumeRequest) -> csi.DeleteVolumeResponse:
+        for name in [name for name, handle in self.shelf.items() if handle == request.volume_id]:
+            del self.shelf[name]
+        return csi.DeleteVolumeResponse()
+
+    async def node_publish_volume(self, request: csi.NodePublishVolumeRequest) -> csi.NodePublishVolumeResponse:
+        os.makedirs(request.target_path, exist_ok=True)
+        return csi.NodePublishVolumeResponse()
+
+    async def node_unpublish_volume(self, request: csi.NodeUnpublishVolumeRequest) -> csi.NodeUnpublishVolumeResponse:
+        with contextlib.suppress(FileNotFoundError):
+            os.rmdir(request.target_path)
+        return csi.NodeUnpublishVolumeResponse()
+
+
+class Forgetful(Shelf):
+    """Makes another volume for a name that it has made one for."""
+
+    name = "forgetful.csi.test"
+
+    async def create_volume(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
+        self.shelf[f"{request.name}-{len(self.shelf)}"] = handle = f"vol-{len(self.shelf)}"
+        return csi.CreateVolumeResponse(volume=csi.Volume(volume_id=handle, capacity_bytes=request.capacity_range.required_bytes))
+
+
+@pytest.mark.mooring_cluster(driver=Shelf, options={"shelf": {}}, nodes=1)
+def test_a_class_is_a_driver(mooring_cluster: ClusterOfTest) -> None:
+    claim = mooring_cluster.claim("data").bound()
+    pod = mooring_cluster.pod("web", claim).running()
+    assert pod.folder(claim).is_dir()
+    assert claim.handle == "vol-0"
+    pod.delete().gone()
+    assert [""] == [call.where for call in mooring_cluster.calls("CreateVolume")]
+    assert ["n1"] == [call.where for call in mooring_cluster.calls("NodePublishVolume")]
+
+
+async def test_a_coroutine_runs_on_the_plane_s_own_time(mooring_cluster: ClusterOfTest) -> None:
+    cluster, loop = mooring_cluster.aio, asyncio.get_running_loop()
+    began = loop.time()
+    claim = await cluster.claim("data")
+    await asyncio.gather(claim.bound(), cluster.passes(hours=2))
+    assert loop.time() - began >= 7200
+
+
+def test_a_lost_answer_leaves_one_volume(mooring_cluster: ClusterOfTest) -> None:
+    mooring_cluster.faults.lose_answer("CreateVolume")
+    mooring_cluster.claim("data").bound()
+    lost, answered = mooring_cluster.calls("CreateVolume")
+    assert lost.error is not None
+    assert answered.answer is not None
+    assert 1 == len(mooring_cluster.aio.plane.driver._hostpath._journal.state.volumes)  # type: ignore[attr-defined]
+
+
+def test_a_breach_fails_the_test() -> None:
+    with a_cluster(Forgetful, options={"shelf": {}}) as cluster:
+        cluster.faults.lose_answer("CreateVolume")
+        cluster.claim("data").bound()
+        assert {"CSI201"} == {breach.rule.number for breach in cluster.breaches}
+        cluster.allow_breaches("CSI201")
+        assert not cluster.breaches
+
+
+def test_what_has_not_come_says_what_it_waits_for(mooring_cluster: ClusterOfTest) -> None:
+    mooring_cluster.faults.fail("CreateVolume", "RESOURCE_EXHAUSTED", "the shelf is full", times=1000)
+    with pytest.raises(NotYet) as failure:
+        mooring_cluster.claim("data").bound()
+    text = str(failure.value)
+    assert "the PersistentVolumeClaim default/data is Bound has not come true within 15m" in text
+    assert "the shelf is full" in text
+
+
+def test_a_call_that_hangs_ends_with_its_caller_s_patience(mooring_cluster: ClusterOfTest) -> None:
+    mooring_cluster.faults.hang("CreateVolume")
+    mooring_cluster.claim("data").bound()
+    assert "deadline" in str(mooring_cluster.calls("CreateVolume")[0].error)
+
+
+def test_a_killed_provisioner_makes_nothing_until_it_is_back(mooring_cluster: ClusterOfTest) -> None:
+    mooring_cluster.kill("provisioner")
+    claim = mooring_cluster.claim("data")
+    mooring_cluster.passes(minutes=5)
+    assert not mooring_cluster.calls("CreateVolume")
+    mooring_cluster.start("provisioner")
+    claim.bound()
+    with pytest.raises(ConfigError, match="no controller 'scheduler' here"):
+        mooring_cluster.kill("scheduler")
+
+
+def test_rights_that_are_taken_away_come_back(mooring_cluster: ClusterOfTest) -> None:
+    mooring_cluster.faults.forbid("create", "persistentvolumes", of="provisioner")
+    claim = mooring_cluster.claim("data")
+    mooring_cluster.passes(minutes=2)
+    assert "Pending" == claim.object["status"]["phase"]
+    assert mooring_cluster.calls("CreateVolume")
+    mooring_cluster.faults.allow("create", "persistentvolumes", of="provisioner")
+    claim.bound()
+
+
+def test_the_answer_to_a_write_is_lost_and_no_volume_with_it(mooring_cluster: ClusterOfTest) -> None:
+    mooring_cluster.faults.lose_api_answer("create", "persistentvolumes")
+    mooring_cluster.claim("data").bound()
+    assert 1 == len(mooring_cluster.objects("persistentvolumes"))
+
+
+def test_an_api_server_that_is_away_is_waited_for(mooring_cluster: ClusterOfTest) -> None:
+    mooring_cluster.faults.api_server_goes()
+    claim = mooring_cluster.claim("data")
+    mooring_cluster.passes(minutes=1)
+    assert "Pending" == claim.object["status"]["phase"]
+    mooring_cluster.faults.api_server_returns()
+    claim.bound()
+
+
+def test_a_node_returns_with_its_pod(mooring_cluster: ClusterOfTest) -> None:
+    claim = mooring_cluster.claim("data").bound()
+    pod = mooring_cluster.pod("web", claim).running()
+    node = mooring_cluster.node_of(pod).dies().not_ready()
+    assert not node.is_on
+    node.returns().ready()
+    assert pod.folder(claim).is_dir()
+    mooring_cluster.restart_driver()
+    pod.delete().gone()
+    claim.delete().gone()
+
+
+def test_a_claim_grows_and_a_snapshot_is_taken(mooring_cluster: ClusterOfTest) -> None:
+    claim = mooring_cluster.claim("data", "1Gi").bound()
+    mooring_cluster.pod("web", claim).running()
+    claim.grows_to("2Gi")
+    mooring_cluster.snapshot("copy", claim).ready()
+    assert "2Gi" == claim.object["status"]["capacity"]["storage"]
+
+
+def test_other_objects_are_made_from_yaml(mooring_cluster: ClusterOfTest) -> None:
+    mooring_cluster.create("{apiVersion: v1, kind: ConfigMap, metadata: {name: here}, data: {a: b}}")
+    assert "here" in [one["metadata"]["name"] for one in mooring_cluster.objects("configmaps", "default")]
+    with pytest.raises(ConfigError, match="did you mean configmaps"):
+        mooring_cluster.objects("configmap")
+
+
+def test_two_runs_are_the_same() -> None:
+    assert _life() == _life()
+
+
+def _life() -> list[tuple[str, float]]:
+    with a_cluster() as cluster:
+        cluster.faults.lose_answer("ControllerPublishVolume")
+        claim = cluster.claim("data").bound()
+        cluster.pod("web", claim).running()
+        return [(call.rpc, call.at_s) for call in cluster.calls()]
+
+
+def test_a_driver_that_does_not_start_is_told_with_its_reason() -> None:
+    with pytest.raises(ConfigError, match="no class 'Nobody'"), a_cluster("tests.unit.testing.test_cluster:Nobody"):
+        pass

@@ -1,0 +1,35 @@
+"""The tests of docs/testing.md pass, as somebody would run them who has copied them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.pages import blocks
+
+pytestmark = pytest.mark.slow
+
+
+def test_the_page_s_tests_pass(tmp_path: Path) -> None:
+    (tmp_path / "shelf.py").write_text(blocks("driver.md")[0])
+    for number, text in enumerate(blocks("testing.md")):
+        (tmp_path / f"test_{number}.py").write_text(text)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 passed" in done.stdout
+
+
+def test_who_does_not_use_the_plug_in_pays_nothing(tmp_path: Path) -> None:
+    (tmp_path / "test_x.py").write_text(
+        "import sys\ndef test_x():\n    assert not [m for m in sys.modules if m.startswith('mooring.dev')]\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    code = "import sys, mooring.testing.pytest_plugin; print([m for m in sys.modules if m.startswith('mooring.')])"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "['mooring.testing', 'mooring.testing.pytest_plugin']" == loaded.strip()
