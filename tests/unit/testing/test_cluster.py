@@ -72,16 +72,57 @@ async def test_a_coroutine_runs_on_the_plane_s_own_time(mooring_cluster: Cluster
     assert loop.time() - began >= 7200
 
 
-def test_a_lost_answer_leaves_one_volume(mooring_cluster: ClusterOfTest) -> None:
-    mooring_cluster.faults.lose_answer("CreateVolume")
-    mooring_cluster.claim("data").bound()
-    lost, answered = mooring_cluster.calls("CreateVolume")
+class Counting(Shelf):
+    """Notes each of its objects, and which of them was asked to make a volume."""
+
+    def __init__(self, shelf: dict[str, str], made: list[Counting], node_id: str) -> None:
+        super().__init__(shelf, node_id)
+        self.asked = 0
+        made.append(self)
+
+    async def create_volume(self, request: csi.CreateVolumeRequest) -> csi.CreateVolumeResponse:
+        self.asked += 1
+        return await super().create_volume(request)
+
+
+def test_a_lost_answer_was_given() -> None:
+    made: list[Counting] = []
+    shelf: dict[str, str] = {}
+    with a_cluster(Counting, options={"shelf": shelf, "made": made}) as cluster:
+        cluster.faults.lose_answer("CreateVolume")
+        cluster.claim("data").bound()
+        lost, answered = cluster.calls("CreateVolume")
     assert lost.error is not None
-    assert answered.answer is not None
-    assert 1 == len(mooring_cluster.aio.plane.driver._hostpath._journal.state.volumes)  # type: ignore[attr-defined]
+    assert answered.error is None
+    assert 2 == made[0].asked
+    assert 1 == len(shelf)
 
 
-def test_a_breach_fails_the_test() -> None:
+def test_a_call_that_fails_after_its_effect_was_carried_out_and_one_before_was_not() -> None:
+    for after, asked in ((True, 2), (False, 1)):
+        made: list[Counting] = []
+        with a_cluster(Counting, options={"shelf": {}, "made": made}) as cluster:
+            cluster.faults.fail("CreateVolume", "UNAVAILABLE", "as it is said", after=after)
+            cluster.claim("data").bound()
+            assert "as it is said" in str(cluster.calls("CreateVolume")[0].error)
+        assert asked == made[0].asked
+
+
+def test_a_restarted_driver_is_new_objects_and_a_node_that_returns_has_a_new_one() -> None:
+    made: list[Counting] = []
+    with a_cluster(Counting, options={"shelf": {}, "made": made}) as cluster:
+        assert ["n1", "n2"] == [one.node_id for one in made]
+        dead = cluster.node("n2").dies()
+        assert not cluster.aio.plane.driver.on_node("n2", clock=cluster.aio.plane.ports.clock, metrics=None).is_connected  # type: ignore[arg-type]
+        dead.returns()
+        assert ["n2"] == [one.node_id for one in made[2:]]
+        cluster.restart_driver()
+        assert ["n1", "n2"] == [one.node_id for one in made[3:]]
+        cluster.claim("data").bound()
+        assert [0, 0, 0, 1, 0] == [one.asked for one in made]
+
+
+def test_a_breach_is_known_by_its_rule() -> None:
     with a_cluster(Forgetful, options={"shelf": {}}) as cluster:
         cluster.faults.lose_answer("CreateVolume")
         cluster.claim("data").bound()
@@ -102,7 +143,10 @@ def test_what_has_not_come_says_what_it_waits_for(mooring_cluster: ClusterOfTest
 def test_a_call_that_hangs_ends_with_its_caller_s_patience(mooring_cluster: ClusterOfTest) -> None:
     mooring_cluster.faults.hang("CreateVolume")
     mooring_cluster.claim("data").bound()
-    assert "deadline" in str(mooring_cluster.calls("CreateVolume")[0].error)
+    hung, answered = mooring_cluster.calls("CreateVolume")
+    assert "deadline" in str(hung.error)
+    assert hung.at_s >= 10.0
+    assert answered.error is None
 
 
 def test_a_killed_provisioner_makes_nothing_until_it_is_back(mooring_cluster: ClusterOfTest) -> None:
@@ -129,6 +173,7 @@ def test_rights_that_are_taken_away_come_back(mooring_cluster: ClusterOfTest) ->
 def test_the_answer_to_a_write_is_lost_and_no_volume_with_it(mooring_cluster: ClusterOfTest) -> None:
     mooring_cluster.faults.lose_api_answer("create", "persistentvolumes")
     mooring_cluster.claim("data").bound()
+    assert "connection reset by peer" in mooring_cluster.story
     assert 1 == len(mooring_cluster.objects("persistentvolumes"))
 
 
@@ -166,6 +211,15 @@ def test_other_objects_are_made_from_yaml(mooring_cluster: ClusterOfTest) -> Non
     assert "here" in [one["metadata"]["name"] for one in mooring_cluster.objects("configmaps", "default")]
     with pytest.raises(ConfigError, match="did you mean configmaps"):
         mooring_cluster.objects("configmap")
+
+
+def test_no_two_looks_at_the_wall_clock_are_the_same(mooring_cluster: ClusterOfTest) -> None:
+    clock = mooring_cluster.aio.plane.ports.clock
+
+    async def looks() -> set[float]:
+        return {clock.wall_s() for _ in range(100)}
+
+    assert 100 == len(mooring_cluster.run(looks()))
 
 
 def test_two_runs_are_the_same() -> None:

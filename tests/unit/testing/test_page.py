@@ -12,6 +12,8 @@ from tests.support.pages import blocks
 
 pytestmark = pytest.mark.slow
 
+ROOT = Path(__file__).parents[3]
+
 
 def test_the_page_s_tests_pass(tmp_path: Path) -> None:
     (tmp_path / "shelf.py").write_text(blocks("driver.md")[0])
@@ -33,3 +35,34 @@ def test_who_does_not_use_the_plug_in_pays_nothing(tmp_path: Path) -> None:
     code = "import sys, mooring.testing.pytest_plugin; print([m for m in sys.modules if m.startswith('mooring.')])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "['mooring.testing', 'mooring.testing.pytest_plugin']" == loaded.strip()
+
+
+BREAKS = """
+import pytest
+from mooring.csi.proto import csi_pb2 as csi
+from tests.unit.testing.test_cluster import Forgetful
+
+pytestmark = pytest.mark.mooring_cluster(driver=Forgetful, options={"shelf": {}})
+
+def life(cluster):
+    cluster.faults.lose_answer("CreateVolume")
+    cluster.claim("data").bound()
+
+def test_broken(mooring_cluster):
+    life(mooring_cluster)
+
+def test_allowed(mooring_cluster):
+    mooring_cluster.allow_breaches("CSI201")
+    life(mooring_cluster)
+"""
+
+
+def test_a_test_fails_whose_driver_breaks_a_rule_that_it_may_not_break(tmp_path: Path) -> None:
+    (tmp_path / "test_x.py").write_text(BREAKS)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={tmp_path}", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    assert "the driver broke rules of CSI:" in done.stdout
+    assert "CSI201" in done.stdout
+    assert "Mend: " in done.stdout
+    assert "CSI → driver" in done.stdout, "a failed test shows its cluster's story"
