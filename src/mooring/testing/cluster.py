@@ -67,7 +67,8 @@ class AsyncCluster:
     def node(self, name: str) -> AsyncNode:
         """Raises ConfigError for a node that is not there."""
         if name not in self.plane.nodes:
-            raise ConfigError(f"there is no node {name!r} here, only {', '.join(self.plane.nodes)}")
+            there = f"only {', '.join(self.plane.nodes)}" if self.plane.nodes else "since the driver has no node service"
+            raise ConfigError(f"there is no node {name!r} here, {there}")
         return AsyncNode(self.plane, self.waiting, Key("", name))
 
     @property
@@ -91,6 +92,11 @@ class AsyncCluster:
         """All objects of a kind, as in `volumeattachments`. namespace: None for all."""
         kind = self._kind(lambda one: one.plural == plural, plural)
         return list((await self.plane.users.list(kind, Selection(namespace=namespace))).items)
+
+    async def delete(self, plural: str, name: str, namespace: str = NAMESPACE) -> None:
+        """Asks for the deletion of any object. Raises ConfigError for a kind that is not served, NotFound."""
+        kind = self._kind(lambda one: one.plural == plural, plural)
+        await self.plane.users.delete(kind, name, namespace if kind.namespaced else "")
 
     def _kind(self, is_meant: Callable[[Kind[Any]], bool], word: str) -> Kind[Json]:
         """Raises ConfigError."""

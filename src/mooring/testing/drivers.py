@@ -66,7 +66,7 @@ class DriverUnderTest(Protocol):
     def controller(self) -> Client:
         """A client for the controller's calls, connected."""
 
-    def on_node(self, node: str, *, clock: Clock, metrics: CallObserver) -> SocketDriver: ...
+    def on_node(self, node: str, *, clock: Clock, metrics: CallObserver | None = None) -> SocketDriver: ...
     async def kill(self, node: str) -> None:
         """The node has lost its power."""
 
@@ -99,7 +99,7 @@ class Objects:
     def controller(self) -> Client:
         return EndpointClient(self._controller, self._calls, "", clock=self._clock)
 
-    def on_node(self, node: str, *, clock: Clock, metrics: CallObserver) -> SocketDriver:
+    def on_node(self, node: str, *, clock: Clock, metrics: CallObserver | None = None) -> SocketDriver:
         return cast("SocketDriver", EndpointClient(self._endpoints[node], self._calls, node, clock=clock, metrics=cast("Any", metrics)))
 
     async def kill(self, node: str) -> None:
@@ -177,7 +177,7 @@ class Processes:
     def controller(self) -> Client:
         return self._client
 
-    def on_node(self, node: str, *, clock: Clock, metrics: CallObserver) -> SocketDriver:
+    def on_node(self, node: str, *, clock: Clock, metrics: CallObserver | None = None) -> SocketDriver:
         return OverSocket(str(self._sockets.nodes[node]), self._calls, node, clock=clock, metrics=metrics)
 
     async def kill(self, node: str) -> None:

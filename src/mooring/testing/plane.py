@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Final
 
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import LocalCluster
@@ -17,7 +18,10 @@ from mooring.base.ending import Ending
 from mooring.base.randomness import Random
 from mooring.conform.sight import Sight
 from mooring.csi.capabilities import DriverInfo
+from mooring.csi.driver import Call
 from mooring.csi.driver_capabilities import capabilities_of
+from mooring.csi.errors import DriverError
+from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.session import Session
 from mooring.dev.controllers import Controllers
 from mooring.dev.drivers import Starter
@@ -30,6 +34,9 @@ from mooring.testing.api_faults import ApiFaults
 from mooring.testing.driver_calls import DriverCalls
 from mooring.testing.drivers import DriverUnderTest, Wanted, started
 from mooring.testing.node import NodeUnderTest, Surroundings
+from mooring.wire.grpc.codes import Code
+
+_CONNECT_S: Final = 20.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -82,18 +89,32 @@ async def running(wanted: Wanted, ports: Ports) -> AsyncGenerator[PlaneUnderTest
             extras = await extras_of(session, wants_snapshots=True)
             if extras.snapshots:
                 await install(users, groups=extras.group_snapshots)
-            controllers = Controllers(cluster, session, story, clock, ports.randomness, Patience(), extras, has_agents=True)
+            has_agents = await _serves_nodes(driver, wanted.nodes[0], clock)
+            controllers = Controllers(cluster, session, story, clock, ports.randomness, Patience(), extras, has_agents=has_agents)
             await controllers.started(group)
             own = capabilities_of(info)
-            await register(users, own, wanted.nodes, {}, extras, reference=driver.is_reference, has_agents=True, default_class=True)
+            await register(users, own, wanted.nodes, {}, extras, reference=driver.is_reference, has_agents=has_agents, default_class=True)
             around = Surroundings(ports.folder, cluster, driver, info.name, story, clock, ports.randomness, group, wanted.mounts)
-            nodes = {name: NodeUnderTest(name, around) for name in wanted.nodes}
+            nodes = {name: NodeUnderTest(name, around) for name in wanted.nodes} if has_agents else {}
             for node in nodes.values():
                 await node.start()
             yield PlaneUnderTest(ports, store, users, cluster, info, driver, calls, api, controllers, nodes, group)
             raise _Over
     except* _Over:
         pass
+
+
+async def _serves_nodes(driver: DriverUnderTest, node: str, clock: Clock) -> bool:
+    """False for a driver without a node service: its nodes have no agents, as in `mooring dev`. Raises ConfigError."""
+    client = driver.on_node(node, clock=clock)
+    await client.connect(_CONNECT_S, "the driver answers the controller's calls, and not those of its nodes")
+    try:
+        await client.node_get_info(csi.NodeGetInfoRequest(), Call(_CONNECT_S))
+    except DriverError as error:
+        return error.code != Code.UNIMPLEMENTED  # its registration tells any other
+    finally:
+        await client.close()
+    return True
 
 
 class _Over(Exception):

@@ -217,6 +217,10 @@ class Cluster:
         """All objects of a kind, as in `volumeattachments`. namespace: None for all."""
         return self.run(self.aio.objects(plural, namespace))
 
+    def delete(self, plural: str, name: str, namespace: str = NAMESPACE) -> None:
+        """Asks for the deletion of any object."""
+        self.run(self.aio.delete(plural, name, namespace))
+
     def passes(self, *, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
         """So much of the cluster's time passes."""
         self.run(self.aio.passes(hours=hours, minutes=minutes, seconds=seconds))
