@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
-from google.protobuf.message import Message
-
 SPECIFICATION: Final = "https://github.com/container-storage-interface/spec/blob/v1.12.0/spec.md"
 
 
@@ -36,7 +34,7 @@ class Rule:
 class Breach:
     """A driver broke a rule. rpc: the call that showed it. subject: what the call was about. where: the node, "" for the controller.
 
-    found: what the driver did, in one line without secrets. request: of that call.
+    found: what the driver did, in one line without secrets.
     """
 
     rule: Rule
@@ -44,7 +42,6 @@ class Breach:
     subject: str
     found: str
     where: str = ""
-    request: Message | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @property
     def line(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from google.protobuf.message import Message
 
-from mooring.csi.book import answers, errors, identity, lists, node, publishing, requests, snapshots, volumes
+from mooring.csi.book import answers, errors, identity, lists, node, publishing, snapshots, volumes
 from mooring.csi.book.exchange import Exchange
 from mooring.csi.book.past import Past
 from mooring.csi.book.rule import Breach, Rule
@@ -21,18 +21,13 @@ from mooring.wire.grpc.codes import Code
 
 CANCELED: Final = DriverError(Code.CANCELED, "the caller gave up")
 
-_CHAPTERS: Final = (identity, answers, requests, volumes, publishing, snapshots, node, lists, errors)
+_CHAPTERS: Final = (identity, answers, volumes, publishing, snapshots, node, lists, errors)
 
-ASKED: Final[frozenset[Rule]] = frozenset({*requests.ASKED, *volumes.ASKED, *publishing.ASKED, *node.ASKED, *lists.ASKED, *errors.ASKED})
-"""Those that only an asker can judge: one who knows what there should be."""
-
-BOOK: Final[Mapping[str, Rule]] = {rule.number: rule for rule in (*(one for chapter in _CHAPTERS for one in chapter.RULES), *ASKED)}
+BOOK: Final[Mapping[str, Rule]] = {rule.number: rule for chapter in _CHAPTERS for rule in chapter.RULES}
 """Every rule by its number."""
 
 Judge = Callable[[Exchange, Past], Iterator[Breach]]
 _JUDGES: Final[tuple[Judge, ...]] = tuple(chapter.judge for chapter in _CHAPTERS)
-_OF_INCOMPLETE: Final[tuple[Judge, ...]] = (requests.judge, errors.judge)
-"""A request that lacks a required field is about nothing that the other rules could speak of."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -47,10 +42,10 @@ class Under:
 
 
 class Watcher:
-    """One driver's. on_breach: is told of the first breach of each rule by each call; every: of each breach."""
+    """One driver's. on_breach: is told of the first breach of each rule by each call."""
 
-    def __init__(self, on_breach: Callable[[Breach], None], *, every: bool = False) -> None:
-        self._on_breach, self._every = on_breach, every
+    def __init__(self, on_breach: Callable[[Breach], None]) -> None:
+        self._on_breach = on_breach
         self._past = Past()
         self._under: dict[int, Under] = {}
         self._numbers = itertools.count()
@@ -72,12 +67,10 @@ class Watcher:
         """The call has ended. seen: what else an `Exchange` holds: seconds, limit_s, target, staging."""
         call = self._under.pop(number)
         exchange = Exchange(call.rpc, call.request, response, error, call.where, call.alone, **seen)
-        is_whole = not requests.lacking(call.request)
-        for judge in _JUDGES if is_whole else _OF_INCOMPLETE:
+        for judge in _JUDGES:
             for breach in judge(exchange, self._past):
                 self._tell(breach, call.request)
-        if is_whole:
-            self._past.note(exchange)
+        self._past.note(exchange)
 
     def forgot(self, number: int) -> None:
         """The caller gave the call up: nobody will know how it ended."""
@@ -86,8 +79,6 @@ class Watcher:
 
     def _tell(self, breach: Breach, request: Message) -> None:
         key = breach.rule.number, breach.rpc, breach.where
-        is_new = key not in self.breaches
-        if is_new or self._every:
-            breach = dataclasses.replace(breach, found=scrubbed(breach.found, request))
-            self.breaches.setdefault(key, breach)
-            self._on_breach(breach)
+        if key not in self.breaches:
+            self.breaches[key] = dataclasses.replace(breach, found=scrubbed(breach.found, request))
+            self._on_breach(self.breaches[key])
