@@ -12,7 +12,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from mooring.csi.driver import RPCS
+from mooring.csi.driver import RPCS_BY_PATH
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from tests.e2e.processes import ProcessTarget, embedded_server, on_server
@@ -22,7 +22,6 @@ pytestmark = pytest.mark.slow
 
 SOON = "--retry-interval-start=100ms"
 GARBAGE = b"\xff\xff\xff\xffgarbage\x00"
-RPC_BY_PATH = {rpc.path: rpc for rpc in RPCS.values()}
 STATUSES = {status.value[0]: status for status in grpc.StatusCode}
 
 
@@ -34,7 +33,7 @@ class GarbledDriver(grpc.GenericRpcHandler):
         self.instead: dict[str, bytes] = {}
 
     def service(self, handler_call_details: Any) -> Any:
-        rpc = RPC_BY_PATH.get(handler_call_details.method)
+        rpc = RPCS_BY_PATH.get(handler_call_details.method)
         method = None if rpc is None else getattr(self._driver, rpc.attribute, None)
         if rpc is None or method is None:
             return None

@@ -52,6 +52,8 @@ def volume_expansions(answer: csi.GetPluginCapabilitiesResponse) -> frozenset[in
     return frozenset(entry.volume_expansion.type for entry in answer.capabilities if entry.HasField("volume_expansion"))
 
 
-def controller_rpcs(answer: csi.ControllerGetCapabilitiesResponse) -> frozenset[int]:
-    """The RPCs of the controller service; entries without rpc are skipped."""
+def rpcs(
+    answer: csi.ControllerGetCapabilitiesResponse | csi.GroupControllerGetCapabilitiesResponse | csi.NodeGetCapabilitiesResponse,
+) -> frozenset[int]:
+    """The RPCs of a service, as numbers of its own enumeration; entries without rpc are skipped."""
     return frozenset(entry.rpc.type for entry in answer.capabilities if entry.HasField("rpc"))

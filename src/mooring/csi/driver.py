@@ -129,3 +129,6 @@ class Driver(abc.ABC):
 
 RPCS: Final[Mapping[str, Rpc[Any, Any]]] = {attribute: rpc for attribute, rpc in vars(Driver).items() if isinstance(rpc, Rpc)}
 """Every RPC of the port by its attribute, `create_volume`."""
+
+RPCS_BY_PATH: Final[Mapping[str, Rpc[Any, Any]]] = {rpc.path: rpc for rpc in RPCS.values()}
+"""And by its path, `/csi.v1.Controller/CreateVolume`."""

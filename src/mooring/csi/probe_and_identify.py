@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
 from mooring.base.log import logger
-from mooring.csi.capabilities import DRIVER_NAME, NAME_MAX, DriverInfo, controller_rpcs, services, volume_expansions
+from mooring.csi.capabilities import DRIVER_NAME, NAME_MAX, DriverInfo, rpcs, services, volume_expansions
 from mooring.csi.driver import Call, Driver
 from mooring.csi.errors import DriverError
 from mooring.csi.metrics import CallMetrics
@@ -71,7 +71,7 @@ async def probe_and_identify(
     able = await asking.ask(driver.get_plugin_capabilities, csi.GetPluginCapabilitiesRequest())
     controller: frozenset[int] = frozenset()
     if csi.PluginCapability.Service.CONTROLLER_SERVICE in services(able):
-        controller = controller_rpcs(await asking.ask(driver.controller_get_capabilities, csi.ControllerGetCapabilitiesRequest()))
+        controller = rpcs(await asking.ask(driver.controller_get_capabilities, csi.ControllerGetCapabilitiesRequest()))
     return DriverInfo(plugin.name, plugin.vendor_version, services(able), volume_expansions(able), controller)
 
 

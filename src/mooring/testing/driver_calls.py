@@ -9,11 +9,12 @@ from typing import Any, Final
 
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
+from mooring.conform.call.names import BY_NAME
 from mooring.conform.sight import Sight
 from mooring.conform.watched import Watch
 from mooring.csi.book.rule import Breach
 from mooring.csi.book.watcher import Watcher
-from mooring.csi.driver import RPCS, A, Call, Q, Rpc
+from mooring.csi.driver import A, Call, Q, Rpc
 from mooring.csi.errors import DriverError
 from mooring.csi.redact import redacted
 from mooring.dev.story import Story
@@ -22,7 +23,6 @@ from mooring.driver.guard import CallRecord
 from mooring.wire.grpc.codes import Code
 
 LOST: Final = "the connection was lost, and with it the answer"
-_NAMES: Final = {rpc.name: rpc for rpc in RPCS.values()}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -135,8 +135,8 @@ class DriverCalls:
 
 def check_name(rpc: str) -> None:
     """Raises ConfigError for a name that no call of CSI has."""
-    if rpc not in _NAMES:
-        raise ConfigError(f"CSI has no call {rpc!r}: it has {', '.join(_NAMES)}")
+    if rpc not in BY_NAME:
+        raise ConfigError(f"CSI has no call {rpc!r}: it has {', '.join(BY_NAME)}")
 
 
 def told(breaches: tuple[Breach, ...]) -> Iterator[str]:

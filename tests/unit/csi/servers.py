@@ -15,7 +15,7 @@ import grpc.aio
 
 from mooring.base.clock import LoopClock
 from mooring.csi.client import Client
-from mooring.csi.driver import RPCS, Call
+from mooring.csi.driver import RPCS_BY_PATH, Call
 from mooring.csi.errors import DriverError
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
@@ -94,10 +94,9 @@ class _Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]
     def __init__(self, plugin: object) -> None:
         self._plugin = plugin
         self.time_left_s: list[float] = []
-        self._rpcs = {rpc.path: rpc for rpc in RPCS.values()}
 
     def service(self, handler_call_details: Any) -> Any:
-        rpc = self._rpcs.get(handler_call_details.method)
+        rpc = RPCS_BY_PATH.get(handler_call_details.method)
         if rpc is None:
             return None
 

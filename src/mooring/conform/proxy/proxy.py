@@ -20,7 +20,7 @@ from mooring.base.clock import Clock, time_left_s
 from mooring.conform.proxy.driver_link import FOR_EVER_S, DriverLink
 from mooring.conform.proxy.faults import Fault, Faults, Kind, When
 from mooring.conform.watched import Watch
-from mooring.csi.driver import RPCS, Rpc
+from mooring.csi.driver import RPCS_BY_PATH, Rpc
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.redact import scrubbed
@@ -38,7 +38,6 @@ LIMITS: Final = ServerLimits(connections=4_000, streams=1_000, message_bytes=MES
 GRACE_S: Final = 0.5
 """At the end a call that hangs would wait for ever."""
 
-_BY_PATH: Final[Mapping[str, Rpc[Any, Any]]] = {rpc.path: rpc for rpc in RPCS.values()}
 _STREAMS: Final = frozenset(
     f"/{service.full_name}/{method.name}"
     for service in csi.DESCRIPTOR.services_by_name.values()
@@ -154,7 +153,7 @@ class Proxy:
         await self._result(asked)
 
     def _asked(self, path: str, message: bytes) -> _Asked:
-        rpc = _BY_PATH.get(path)
+        rpc = RPCS_BY_PATH.get(path)
         request = None
         if rpc is not None:
             try:
@@ -244,7 +243,7 @@ class _Every(Mapping[str, Method]):
         return functools.partial(self._answered, path)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_BY_PATH)
+        return iter(RPCS_BY_PATH)
 
     def __len__(self) -> int:
-        return len(_BY_PATH)
+        return len(RPCS_BY_PATH)

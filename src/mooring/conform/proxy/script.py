@@ -21,9 +21,9 @@ from mooring.base.units import parse_duration_s
 from mooring.conform.call.names import BY_NAME, hint, hint_or_list, paths_in
 from mooring.conform.proxy.faults import Fault, Kind, When, is_for
 from mooring.csi.driver import RPCS
-from mooring.wire.grpc.codes import Code, go_name
+from mooring.wire.grpc.codes import CODES, Code
 
-_CODES: Final = {go_name(code): int(code) for code in Code if code is not Code.OK}
+_FAILURES: Final = {name: int(code) for name, code in CODES.items() if code is not Code.OK}
 
 _FOR_ALL: Final = ("do", "rpc", "request", "nth", "every", "times", "probability")
 _OWN: Final[Mapping[Kind, tuple[str, ...]]] = {
@@ -210,7 +210,7 @@ _READERS: Final[Mapping[str, Callable[[yaml.Node, str], Any]]] = {
     "probability": _probability,
     "when": lambda node, what: _one_of(node, what, {str(when): when for when in When}),
     "for": _seconds,
-    "code": lambda node, what: _one_of(node, what, _CODES),
+    "code": lambda node, what: _one_of(node, what, _FAILURES),
     "message": _text,
     "at_once": lambda node, what: _one_of(node, what, {"true": True, "false": False}),
 }

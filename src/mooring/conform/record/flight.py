@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import msgspec
 
 from mooring.conform.call.fields import fill
-from mooring.conform.record.lines import Recorded
+from mooring.conform.record.lines import Recorded, without_tokens
 from mooring.control.flight.entries import CALL, Entry, error_of, message_bytes
 from mooring.csi.driver import RPCS
 from mooring.csi.errors import DriverError
-from mooring.csi.redact import TOKENS_KEY
 
 
 def calls_in(entries: Iterable[Entry]) -> Iterator[Recorded]:
@@ -24,12 +22,8 @@ def calls_in(entries: Iterable[Entry]) -> Iterator[Recorded]:
         rpc, document = RPCS[entry.asked.resource], json.loads(entry.asked.body)
         has_secrets = document.pop("secrets", None) is not None
         request = rpc.request_type()
-        fill(request, {name: _without_tokens(value) for name, value in document.items()})
+        fill(request, {name: without_tokens(value) for name, value in document.items()})
         error = None if entry.fault is None else error_of(entry.fault)
         assert error is None or isinstance(error, DriverError), "a driver's"
         answer = None if error is not None else rpc.response_type.FromString(message_bytes(msgspec.json.decode(entry.answer)))
         yield Recorded(number, rpc, request, None if has_secrets else (), answer, error)
-
-
-def _without_tokens(value: Any) -> Any:
-    return {key: one for key, one in value.items() if key != TOKENS_KEY} if isinstance(value, dict) else value

@@ -18,16 +18,14 @@ from mooring.base.errors import ConfigError
 from mooring.conform.call.fields import fill
 from mooring.conform.call.names import wrong
 from mooring.conform.proxy.proxy import Passed
-from mooring.csi.driver import RPCS, Rpc
+from mooring.csi.driver import RPCS_BY_PATH, Rpc
 from mooring.csi.errors import DriverError
 from mooring.csi.redact import TOKENS_KEY, is_secret, scrubbed, shown
-from mooring.wire.grpc.codes import Code, go_name
+from mooring.wire.grpc.codes import CODES, Code, go_name
 
 WHAT: Final = "calls of a CSI driver"
 FORMAT: Final = 1
 BYTES_MAX: Final = 512 * 2**20
-
-_CODES: Final = {go_name(code): int(code) for code in Code}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,11 +79,11 @@ class Recorder:
 def _document(message: Message) -> tuple[dict[str, Any], list[str]]:
     """The message without its secrets, and their names."""
     secrets = [field.name for field in message.DESCRIPTOR.fields if is_secret(field)]
-    document = {name: _without_tokens(value) for name, value in shown(message).items() if name not in secrets}
+    document = {name: without_tokens(value) for name, value in shown(message).items() if name not in secrets}
     return document, sorted(key for name in secrets for key in getattr(message, name))
 
 
-def _without_tokens(value: Any) -> Any:
+def without_tokens(value: Any) -> Any:
     return {key: one for key, one in value.items() if key != TOKENS_KEY} if isinstance(value, dict) else value
 
 
@@ -126,14 +124,14 @@ def _check_head(line: Any, name: str) -> None:
 
 def _call(line: Mapping[str, Any]) -> Recorded | None:
     """None for a call that never reached a driver, or that this CSI does not know."""
-    rpc = next((rpc for rpc in RPCS.values() if rpc.path == line["path"]), None)
+    rpc = RPCS_BY_PATH.get(line["path"])
     if rpc is None or not line["reached"] or "request" not in line:
         return None
     answer = error = None
     if "answer" in line:
         answer = _message(rpc.response_type, line["answer"])
     elif "error" in line:
-        error = DriverError(_CODES.get(line["error"]["code"], Code.UNKNOWN), line["error"]["text"])
+        error = DriverError(CODES.get(line["error"]["code"], Code.UNKNOWN), line["error"]["text"])
     return Recorded(line["call"], rpc, _message(rpc.request_type, line["request"]), tuple(line.get("secrets", ())), answer, error)
 
 

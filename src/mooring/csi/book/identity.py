@@ -170,16 +170,16 @@ def _told_capabilities(exchange: Exchange, past: Past) -> Iterator[Breach]:
     if exchange.is_of("get_plugin_capabilities"):
         yield from _changed(exchange, past.plugin, capabilities.services(exchange.response), _Service)
     elif exchange.is_of("controller_get_capabilities"):
-        now = capabilities.controller_rpcs(exchange.response)
+        now = capabilities.rpcs(exchange.response)
         yield from _changed(exchange, past.controller, now, _Controller)
         yield from _alone(exchange, now)
         yield from _unnamed(exchange, past, now, _Controller)
     elif exchange.is_of("group_controller_get_capabilities"):
-        now = frozenset(entry.rpc.type for entry in exchange.response.capabilities if entry.HasField("rpc"))
+        now = capabilities.rpcs(exchange.response)
         yield from _changed(exchange, past.group, now, _Group)
         yield from _unnamed(exchange, past, now, _Group)
     elif exchange.is_of("node_get_capabilities"):
-        now = frozenset(entry.rpc.type for entry in exchange.response.capabilities if entry.HasField("rpc"))
+        now = capabilities.rpcs(exchange.response)
         yield from _changed(exchange, past.node.get(exchange.where), now, _Node)
 
 

@@ -13,7 +13,6 @@ from typing import Any, Final, Generic, TypeVar
 
 from mooring.csi import capabilities
 from mooring.csi.book.exchange import Exchange
-from mooring.csi.proto import csi_pb2 as csi
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -124,17 +123,17 @@ def _plugin_capabilities(past: Past, exchange: Exchange) -> None:
 
 def _controller_capabilities(past: Past, exchange: Exchange) -> None:
     if exchange.ok:
-        past.controller = capabilities.controller_rpcs(exchange.response)
+        past.controller = capabilities.rpcs(exchange.response)
 
 
 def _group_capabilities(past: Past, exchange: Exchange) -> None:
     if exchange.ok:
-        past.group = frozenset(entry.rpc.type for entry in exchange.response.capabilities if entry.HasField("rpc"))
+        past.group = capabilities.rpcs(exchange.response)
 
 
 def _node_capabilities(past: Past, exchange: Exchange) -> None:
     if exchange.ok:
-        past.node[exchange.where] = frozenset(entry.rpc.type for entry in exchange.response.capabilities if entry.HasField("rpc"))
+        past.node[exchange.where] = capabilities.rpcs(exchange.response)
 
 
 def _node_info(past: Past, exchange: Exchange) -> None:
@@ -241,12 +240,3 @@ _NOTES: Final[dict[str, Callable[[Past, Exchange], None]]] = {
     "node_publish_volume": _on_node("target_path"),
     "node_unpublish_volume": _off_node("target_path"),
 }
-
-SINGLE_NODE_MODES: Final = frozenset(
-    {
-        csi.VolumeCapability.AccessMode.SINGLE_NODE_WRITER,
-        csi.VolumeCapability.AccessMode.SINGLE_NODE_READER_ONLY,
-        csi.VolumeCapability.AccessMode.SINGLE_NODE_SINGLE_WRITER,
-        csi.VolumeCapability.AccessMode.SINGLE_NODE_MULTI_WRITER,
-    }
-)

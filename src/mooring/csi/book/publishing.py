@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from mooring.csi.book.exchange import Exchange, same_request
-from mooring.csi.book.past import SINGLE_NODE_MODES, Past
+from mooring.csi.book.past import Past
 from mooring.csi.book.rule import Breach, Rule
+from mooring.csi.volume_capability import SINGLE_NODE_MODES
 
 SAME_CONTEXT = Rule(
     "CSI301",

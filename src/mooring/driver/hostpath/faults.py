@@ -31,10 +31,9 @@ from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
 from mooring.base.log import logger
 from mooring.csi.errors import DriverError
-from mooring.wire.grpc.codes import Code, go_name
+from mooring.wire.grpc.codes import CODES, Code
 
 _log = logger(__name__)
-_CODES = {go_name(code): code for code in Code}
 
 
 class Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,7 +56,7 @@ class Deed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     crash: Literal["", "before", "after"] = ""
 
     def __post_init__(self) -> None:
-        if self.error and self.error not in _CODES:
+        if self.error and self.error not in CODES:
             raise ValueError(f"there is no code {self.error!r}")
 
 
@@ -120,7 +119,7 @@ class Faults:
         if deed.hang or deed.drop:
             await asyncio.Event().wait()
         if deed.error:
-            raise DriverError(_CODES[deed.error], deed.text)
+            raise DriverError(CODES[deed.error], deed.text)
         answer = await call(request)
         if deed.crash == "after":
             _crash()

@@ -8,6 +8,7 @@ from typing import Final
 from mooring.base.log import logger
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.csi.volume_capability import SINGLE_NODE_MODES
 from mooring.driver.hostpath.layout import NodeTopology, StorageLimits, shown
 from mooring.driver.hostpath.options import HostpathOptions
 from mooring.driver.hostpath.state import Publication, State, Volume
@@ -17,15 +18,12 @@ _log = logger(__name__)
 
 Mode = csi.VolumeCapability.AccessMode
 
-_ONE_NODE: Final = frozenset(
-    {Mode.SINGLE_NODE_WRITER, Mode.SINGLE_NODE_READER_ONLY, Mode.SINGLE_NODE_SINGLE_WRITER, Mode.SINGLE_NODE_MULTI_WRITER}
-)
 _MANY_NODES: Final = frozenset({Mode.MULTI_NODE_READER_ONLY, Mode.MULTI_NODE_SINGLE_WRITER, Mode.MULTI_NODE_MULTI_WRITER})
 
 
 def unknown_mode(capability: csi.VolumeCapability) -> str:
     """The problem with a capability's access mode, "" for none."""
-    if capability.access_mode.mode in _ONE_NODE | _MANY_NODES:
+    if capability.access_mode.mode in SINGLE_NODE_MODES | _MANY_NODES:
         return ""
     return f"access mode {capability.access_mode.mode} is not known to this driver: ask for one of CSI 1.12"
 
@@ -82,7 +80,7 @@ def check_may_publish(state: State, volume: Volume, request: csi.ControllerPubli
     mode = request.volume_capability.access_mode.mode
     for other in volume.published:
         assert other.node_id != request.node_id, "asked after check_published"
-        if mode in _ONE_NODE or other.mode in _ONE_NODE:
+        if mode in SINGLE_NODE_MODES or other.mode in SINGLE_NODE_MODES:
             raise DriverError(
                 Code.FAILED_PRECONDITION, f"volume {volume.id!r} is published on node {other.node_id!r}, and may be on one node only"
             )

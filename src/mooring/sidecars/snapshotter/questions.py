@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from mooring.base.errors import MooringError
-from mooring.csi.capabilities import controller_rpcs
+from mooring.csi.capabilities import rpcs
 from mooring.csi.driver import Call, Driver
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
@@ -61,7 +61,7 @@ class Questions:
         """Raises DriverError."""
         if not ask.learn or ask.way is d.Way.GET_GROUP:
             return ask.way
-        able = controller_rpcs(await self._driver.controller_get_capabilities(csi.ControllerGetCapabilitiesRequest(), self._call))
+        able = rpcs(await self._driver.controller_get_capabilities(csi.ControllerGetCapabilitiesRequest(), self._call))
         return d.Way.LIST if _RPC.LIST_SNAPSHOTS in able else d.Way.GET if _RPC.GET_SNAPSHOT in able else d.Way.NONE
 
     async def _found(self, way: d.Way, made: Made, secrets: Mapping[str, str]) -> csi.Snapshot | None:

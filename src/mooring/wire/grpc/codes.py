@@ -31,6 +31,10 @@ class Code(enum.IntEnum):
 _GO_NAMES: Final = {code: "OK" if code is Code.OK else code.name.title().replace("_", "") for code in Code}
 
 
+CODES: Final = {name: code for code, name in _GO_NAMES.items()}
+"""By Go's spelling, `NotFound`."""
+
+
 def go_name(code: int) -> str:
     """`NotFound`; `Code(77)` for a number outside the list."""
     try:
