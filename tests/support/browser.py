@@ -10,16 +10,17 @@ import subprocess
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tests.support.layers import BROWSER, not_tested
 from tests.support.programs import free_ports
 from tests.support.waiting import eventually
 
-FLAGS = (
+FLAGS: Final = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
-    *("--disable-component-update", "--disable-sync", "--window-size=1200,1000"),
+    *("--disable-component-update", "--disable-sync"),
 )
+SIZE: Final = "--window-size=1200,1000"
 
 
 class Page:
@@ -64,7 +65,7 @@ def page_of(url: str, folder: Path) -> Iterator[Page]:
         process = subprocess.Popen([driver, f"--port={port}"], stdout=log, stderr=subprocess.STDOUT)
     try:
         eventually(lambda: _is_up(at), 20, "chromedriver answers")
-        options = {"binary": browser, "args": [*FLAGS, f"--user-data-dir={folder / 'profile'}"]}
+        options = {"binary": browser, "args": [*FLAGS, SIZE, f"--user-data-dir={folder / 'profile'}"]}
         session = _asked(f"{at}/session", {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options}}})["sessionId"]
         try:
             _asked(f"{at}/session/{session}/url", {"url": url})

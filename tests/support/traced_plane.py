@@ -102,7 +102,7 @@ async def traced_plane(folder: Path, spans: SpansInMemory) -> AsyncIterator[Plan
             mounts=False,
             patience=Patience(),
             story=story,
-            breaches=Breaches(story, clock, sees_mounts=False, repeats=False),
+            breaches=Breaches(story, sees_mounts=False, repeats=False),
             clock=clock,
             randomness=Random(),
             ending=Ending(),

@@ -57,7 +57,20 @@ class _NumberedTask(asyncio.Task[Any]):
         return self._number
 
 
-class VirtualLoop(asyncio.SelectorEventLoop):
+class LoopWithoutThreads(asyncio.SelectorEventLoop):
+    """Work for a thread is done at once."""
+
+    def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
+        """The work is done before this returns."""
+        future = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+class VirtualLoop(LoopWithoutThreads):
     """seed: None keeps asyncio's own order."""
 
     _ready: Any  # asyncio's own deque of handles that run in the next turn
@@ -77,15 +90,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def stand_still(self, seconds: float) -> None:
         """As a process that is stopped (SIGSTOP): time goes on, nothing runs, and what was ready is still the next to run."""
         self._time.now += seconds
-
-    def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
-        """The work is done before this returns."""
-        future = self.create_future()
-        try:
-            future.set_result(func(*args))
-        except Exception as error:
-            future.set_exception(error)
-        return future
 
     def add_signal_handler(self, sig: int, callback: Callable[..., Any], *args: Any) -> None:  # type: ignore[override]
         self._time.listens = True

@@ -164,7 +164,7 @@ def _told(outcome: Outcome, request: Message, flags: CallFlags) -> int:
     if outcome.error is not None:
         _say(f"{outcome.error}\n{meaning(outcome.error)}")
     for breach in outcome.breaches:
-        _say(f"{breach.line}\n  Kubernetes: {breach.rule.kubernetes}\n  Mend: {breach.rule.mend}\n  {breach.rule.source}")
+        _say("\n  ".join((breach.line, *breach.advice, breach.rule.source)))
     return 0 if outcome.error is None else FAILED
 
 

@@ -114,7 +114,7 @@ async def _serve(flags: ProxyFlags, script: Script, stdout: TextIO) -> int:
             record(passed)
 
         driver = socket_path(flags.to)
-        proxy = Proxy(driver, faults=faults, watch=Watch(watcher, "", clock, None), tell=tell, clock=clock)
+        proxy = Proxy(driver, faults=faults, watch=Watch(watcher, "", None), tell=tell, clock=clock)
         async with proxy.serving(Path(socket_path(flags.listen)), mode=flags.socket_mode):
             say(f"Passing calls from {flags.listen} to {flags.to}, until Ctrl-C")
             with stop_signals() as stop:
@@ -162,18 +162,19 @@ def line_of(passed: Passed) -> str:
 
 
 def _of_breach(breach: Breach) -> str:
-    lines = (breach.line, f"Kubernetes: {breach.rule.kubernetes}", f"Mend: {breach.rule.mend}", breach.rule.source)
+    lines = (breach.line, *breach.advice, breach.rule.source)
     return "\n".join(f"{'  breach: ' if number == 0 else '    '}{visible(text)}" for number, text in enumerate(lines))
 
 
 def _ending(breaches: Iterable[Breach], faults: Faults) -> Iterator[str]:
     """Lines for the end: rules that were broken, and faults that never happened."""
+    from mooring.csi.book.rule import headline
+
     for fault, count in faults.counts():
         yield (
             f"{fault.place}: {fault}: {f'{count} times' if count != 1 else 'once'}" if count else f"{fault.place}: {fault}: never happened"
         )
     found = sorted(breaches, key=lambda one: (one.rule.number, one.rpc))
     if found:
-        count = len({breach.rule.number for breach in found})
-        yield f"The driver broke {count} {'rule' if count == 1 else 'rules'} of CSI:"
+        yield headline(found)
         yield from (f"  {visible(breach.line)}" for breach in found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from mooring.base.clock import Clock
@@ -20,28 +20,39 @@ _PATHS: Final = ("target_path", "staging_target_path")
 class Watch:
     """watcher: the driver's. where: the node whose calls these are, "" for the controller's. sight: None where nobody can see its paths."""
 
-    def __init__(self, watcher: Watcher, where: str, clock: Clock, sight: Sight | None) -> None:
-        self._watcher, self._where, self._clock, self._sight = watcher, where, clock, sight
+    def __init__(self, watcher: Watcher, where: str, sight: Sight | None) -> None:
+        self._watcher, self._where, self._sight = watcher, where, sight
 
     def begin(self, rpc: Rpc[Any, Any], request: Any, limit_s: float) -> Watching:
         where = self._where if rpc.service == "Node" else ""
-        sight = self._sight if rpc.service == "Node" else None
-        return Watching(self._watcher, self._watcher.began(rpc, request, where), self._clock, sight, request, limit_s)
+        sight = self._sight if any(getattr(request, path, "") for path in _PATHS) else None
+        return Watching(self._watcher, self._watcher.began(rpc, request, where), sight, request, limit_s)
+
+    async def call(self, rpc: Rpc[Q, A], request: Q, call: Call, send: Callable[[Rpc[Q, A], Q, Call], Awaitable[A]]) -> A:
+        """What `send` gives, or the DriverError that it raises: the watcher is told of either."""
+        watching = self.begin(rpc, request, call.timeout_s)
+        try:
+            response = await send(rpc, request, call)
+        except DriverError as error:
+            watching.ended(None, error)
+            raise
+        except BaseException:
+            watching.given_up()
+            raise
+        watching.ended(response, None)
+        return response
 
 
 class Watching:
     """One call under way."""
 
-    def __init__(self, watcher: Watcher, number: int, clock: Clock, sight: Sight | None, request: Any, limit_s: float) -> None:
-        self._watcher, self._number, self._clock, self._sight, self._request = watcher, number, clock, sight, request
-        self._limit_s = limit_s
-        self._began_s = clock.now()
+    def __init__(self, watcher: Watcher, number: int, sight: Sight | None, request: Any, limit_s: float) -> None:
+        self._watcher, self._number, self._sight, self._request, self._limit_s = watcher, number, sight, request, limit_s
         self._before = sight.points() if sight is not None else frozenset()
 
     def ended(self, response: Any, error: DriverError | None) -> None:
-        seconds = self._clock.now() - self._began_s
         target, staging = (self._seen(path) if error is None else None for path in _PATHS)
-        self._watcher.ended(self._number, response, error, seconds=seconds, limit_s=self._limit_s, target=target, staging=staging)
+        self._watcher.ended(self._number, response, error, limit_s=self._limit_s, target=target, staging=staging)
 
     def given_up(self) -> None:
         self._watcher.forgot(self._number)
@@ -61,14 +72,4 @@ class WatchedDriver(WireDriver):
     async def _send(self, rpc: Rpc[Q, A], request: Q, call: Call) -> A:
         if self._watch is None:
             return await super()._send(rpc, request, call)
-        watching = self._watch.begin(rpc, request, call.timeout_s)
-        try:
-            response = await super()._send(rpc, request, call)
-        except DriverError as error:
-            watching.ended(None, error)
-            raise
-        except asyncio.CancelledError:
-            watching.given_up()
-            raise
-        watching.ended(response, None)
-        return response
+        return await self._watch.call(rpc, request, call, super()._send)

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from mooring.base.clock import Clock
 from mooring.conform.sight import Sight
 from mooring.conform.watched import Watch
-from mooring.csi.book.rule import Breach
+from mooring.csi.book.rule import Breach, headline
 from mooring.csi.book.watcher import Watcher
 from mooring.csi.driver import Driver, Rpc
 from mooring.csi.proto import csi_pb2 as csi
@@ -40,8 +39,8 @@ class Breaches:
     proxied: proxies make faults, which are not the driver's: they watch, and its callers don't.
     """
 
-    def __init__(self, story: Story, clock: Clock, *, sees_mounts: bool, repeats: bool, proxied: bool = False) -> None:
-        self._story, self._clock = story, clock
+    def __init__(self, story: Story, *, sees_mounts: bool, repeats: bool, proxied: bool = False) -> None:
+        self._story = story
         self._sight = Sight() if sees_mounts else None
         self._proxied = proxied
         self._watcher = Watcher(self._tell)
@@ -53,7 +52,7 @@ class Breaches:
 
     def watch_at_proxy(self, where: str) -> Watch:
         """For a proxy. where: as for a client."""
-        return Watch(self._watcher, where, self._clock, self._sight)
+        return Watch(self._watcher, where, self._sight)
 
     def takes(self, rpc: Rpc[Any, Any]) -> bool:
         """True once for each kind of call that is to be made again."""
@@ -62,20 +61,18 @@ class Breaches:
         return wanted
 
     def _tell(self, breach: Breach) -> None:
-        where = f" on {breach.where}" if breach.where else ""
-        self._story.happened("breach", f"{breach.line}{where}", problem=breach.rule.title)
-        self._story.happened("", f"Kubernetes: {breach.rule.kubernetes}")
-        self._story.happened("", f"Mend: {breach.rule.mend}")
+        self._story.happened("breach", breach.line, problem=breach.rule.title)
+        for text in breach.advice:
+            self._story.happened("", text)
 
     def summary(self) -> Iterator[str]:
         """Lines for the end; none when every rule was kept."""
         breaches = self._watcher.breaches.values()
         if not breaches:
             return
-        count = len({breach.rule.number for breach in breaches})
-        yield f"The driver broke {count} {'rule' if count == 1 else 'rules'} of CSI:"
+        yield headline(breaches)
         for breach in sorted(breaches, key=lambda one: (one.rule.number, one.rpc, one.where)):
-            yield f"  {breach.line}{f' on {breach.where}' if breach.where else ''}"
+            yield f"  {breach.line}"
             yield f"    {breach.rule.asks} {breach.rule.source}"
 
 

@@ -61,7 +61,7 @@ async def run_dev(
     """
     story.title(f"mooring dev {mooring.__version__}")
     repeats = not isinstance(options.form, ReferenceDriver) and options.script is None
-    breaches = Breaches(story, clock, sees_mounts=space.can_mount, repeats=repeats, proxied=options.script is not None)
+    breaches = Breaches(story, sees_mounts=space.can_mount, repeats=repeats, proxied=options.script is not None)
     with run_folder(options.state, space, story, ending) as folder:
         async with _until_asked(ending) as asked:
             plane_of = running(
@@ -187,7 +187,7 @@ async def _demo(folder: Path, space: MountSpace, story: Story, clock: Clock, ran
         mounts=space.can_mount,
         patience=PATIENCE,
         story=story,
-        breaches=Breaches(story, clock, sees_mounts=space.can_mount, repeats=False),
+        breaches=Breaches(story, sees_mounts=space.can_mount, repeats=False),
         clock=clock,
         randomness=randomness,
         ending=ending,

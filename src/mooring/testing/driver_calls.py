@@ -120,17 +120,7 @@ class DriverCalls:
 
     async def _watched(self, rpc: Rpc[Q, A], request: Q, call: Call, where: str, send: Callable[[Rpc[Q, A], Q, Call], Awaitable[A]]) -> A:
         """The driver's own answer, which the book judges; a fault is not the driver's."""
-        watching = Watch(self._watcher, where, self._clock, self._sight).begin(rpc, request, call.timeout_s)
-        try:
-            answer = await send(rpc, request, call)
-        except DriverError as error:
-            watching.ended(None, error)
-            raise
-        except BaseException:
-            watching.given_up()
-            raise
-        watching.ended(answer, None)
-        return answer
+        return await Watch(self._watcher, where, self._sight).call(rpc, request, call, send)
 
 
 def check_name(rpc: str) -> None:
@@ -142,6 +132,5 @@ def check_name(rpc: str) -> None:
 def told(breaches: tuple[Breach, ...]) -> Iterator[str]:
     """Lines for people, three for each breach."""
     for breach in breaches:
-        yield f"{breach.line}{f' on {breach.where}' if breach.where else ''}"
-        yield f"    Kubernetes: {breach.rule.kubernetes}"
-        yield f"    Mend: {breach.rule.mend}"
+        yield breach.line
+        yield from (f"    {text}" for text in breach.advice)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
@@ -83,13 +83,14 @@ class Objects:
     def __init__(self, make: Callable[[str], object], nodes: Sequence[str], calls: DriverCalls, clock: Clock) -> None:
         self._make, self._nodes, self._calls, self._clock = make, nodes, calls, clock
         self._controller, self._endpoints = Endpoint(), {node: Endpoint() for node in nodes}
-        self._come()
+        self._come(nodes)
 
-    def _come(self) -> None:
+    def _come(self, nodes: Iterable[str]) -> None:
+        """The controller's object, and those of these nodes."""
         first = self._made(self._nodes[0])
         self._controller.comes(first)
-        for node, endpoint in self._endpoints.items():
-            endpoint.comes(first if node == self._nodes[0] else self._made(node))
+        for node in nodes:
+            self._endpoints[node].comes(first if node == self._nodes[0] else self._made(node))
 
     def _made(self, node: str) -> object:
         driver = self._make(node)
@@ -109,15 +110,11 @@ class Objects:
         self._endpoints[node].comes(self._controller.plugin if node == self._nodes[0] else self._made(node))
 
     async def restart(self) -> None:
-        on = [endpoint for endpoint in self._endpoints.values() if endpoint.plugin is not None]
-        for endpoint in (self._controller, *on):
+        on = [node for node, endpoint in self._endpoints.items() if endpoint.plugin is not None]
+        for endpoint in (self._controller, *(self._endpoints[node] for node in on)):
             endpoint.goes()
         await self._clock.sleep(1.0)
-        first = self._made(self._nodes[0])
-        self._controller.comes(first)
-        for node, endpoint in self._endpoints.items():
-            if endpoint in on:
-                endpoint.comes(first if node == self._nodes[0] else self._made(node))
+        self._come(on)
 
 
 class Reference(Objects):

@@ -79,7 +79,7 @@ class Table:
     @asynccontextmanager
     async def proxied(self, *faults: Fault) -> AsyncGenerator[WireDriver, None]:
         clock = LoopClock()
-        watch = Watch(Watcher(lambda breach: self.breaches.append(breach.rule.number)), "", clock, None)
+        watch = Watch(Watcher(lambda breach: self.breaches.append(breach.rule.number)), "", None)
         proxy = Proxy(str(self.folder / "b.sock"), faults=Faults(faults, 0), watch=watch, tell=self.passed.append, clock=clock)
         async with proxy.serving(self.folder / "a.sock"):
             client = WireDriver(self.socket, clock=clock)

@@ -13,14 +13,12 @@ import pytest
 from mooring.inspect.timeline.page import as_page
 from mooring.inspect.timeline.story import Timeline, gaps_of
 from mooring.inspect.timeline.traces import Lane, Moment, Source
+from tests.support.browser import FLAGS
 from tests.support.layers import BROWSER, not_tested
 
 pytestmark = pytest.mark.slow
 
-FLAGS: Final = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
-    *("--disable-component-update", "--disable-sync", "--window-size=900,600"),
-)
+SIZE: Final = "--window-size=900,600"
 DARK, LIGHT = 0, 1
 HOSTILE: Final = "<script>document.title = 'ran'</script><img src=x onerror=\"document.title = 'ran'\">"
 MOMENTS: Final = (
@@ -35,7 +33,7 @@ def browse(folder: Path, *flags: str) -> str:
     program = shutil.which("chromium") or not_tested(BROWSER, "no chromium on PATH")
     page = folder / "page.html"
     page.write_text(as_page(PAGE))
-    command = [program, *FLAGS, f"--user-data-dir={folder / 'profile'}", *flags, page.as_uri()]
+    command = [program, *FLAGS, SIZE, f"--user-data-dir={folder / 'profile'}", *flags, page.as_uri()]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
 
 

@@ -28,7 +28,7 @@ class Outcome:
 async def ask(address: str, rpc: Rpc[Any, Any], request: Message, *, timeout_s: float, connect_s: float, clock: Clock) -> Outcome:
     """Raises ConfigError where nobody answers at the address."""
     breaches: list[Breach] = []
-    driver = WatchedDriver(address, watch=Watch(Watcher(breaches.append), "", clock, None), clock=clock)
+    driver = WatchedDriver(address, watch=Watch(Watcher(breaches.append), "", None), clock=clock)
     await driver.connect(connect_s)
     began = clock.now()
     try:

@@ -125,9 +125,7 @@ class Proxy:
             return await self._ask(asked)
         answer = await self._result(asked)
         await self._clock.sleep(fault.seconds)
-        if isinstance(answer, bytes):
-            return answer
-        raise answer
+        return _given(answer)
 
     async def _twice(self, asked: _Asked, fault: Fault) -> bytes:
         """The answer of the second call: the first one's is taken for lost."""
@@ -137,10 +135,7 @@ class Proxy:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._whatever(asked), name="proxy/first")
             second = group.create_task(self._result(asked), name="proxy/second")
-        answer = second.result()
-        if isinstance(answer, bytes):
-            return answer
-        raise answer
+        return _given(second.result())
 
     async def _result(self, asked: _Asked) -> bytes | RpcError | ConnectionCut:
         try:
@@ -223,6 +218,12 @@ def _read(rpc: Rpc[Any, Any] | None, payload: bytes | None) -> tuple[Message | N
         return read_answer(rpc, payload), None
     except DriverError as error:
         return None, error
+
+
+def _given(answer: bytes | RpcError | ConnectionCut) -> bytes:
+    if isinstance(answer, bytes):
+        return answer
+    raise answer
 
 
 async def _hang() -> NoReturn:

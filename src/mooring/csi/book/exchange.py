@@ -31,8 +31,8 @@ class Place:
 class Exchange:
     """request, and response or error, as they went over the wire. where: the node that was called, "" for the controller.
 
-    alone: no other call changed the same thing meanwhile. seconds: how long it took. limit_s: its deadline. target, staging: the paths that
-    a call to a node named; None where nobody can see them.
+    alone: no other call changed the same thing meanwhile. limit_s: its deadline. target, staging: the paths that a call to a node named;
+    None where nobody can see them.
     """
 
     rpc: Rpc[Any, Any]
@@ -41,7 +41,6 @@ class Exchange:
     error: DriverError | None = None
     where: str = ""
     alone: bool = True
-    seconds: float = 0.0
     limit_s: float = 0.0
     target: Place | None = None
     staging: Place | None = None

@@ -8,6 +8,7 @@ from typing import Any, Final
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
+from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.redact import is_map
 
 STRING_BYTES_MAX: Final = 128
@@ -52,3 +53,10 @@ def sizes(message: Message, path: str = "") -> Iterator[str]:
 def _over(path: str, size: int, limit: int) -> Iterator[str]:
     if size > limit:
         yield f"{path}: {size} bytes, {limit} are allowed"
+
+
+def broken_bound(size: int, wanted: csi.CapacityRange) -> str:
+    """`at least 1073741824` or `at most …`, "" for a size within the range."""
+    if size < wanted.required_bytes:
+        return f"at least {wanted.required_bytes}"
+    return f"at most {wanted.limit_bytes}" if 0 < wanted.limit_bytes < size else ""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from mooring.csi.book.exchange import Exchange, same_request
+from mooring.csi.book.fields import broken_bound
 from mooring.csi.book.past import Past
 from mooring.csi.book.rule import Breach, Rule
 
@@ -115,9 +116,8 @@ def judge(exchange: Exchange, past: Past) -> Iterator[Breach]:
         yield exchange.breaks(LEFT_STAGED, f"{exchange.request.staging_target_path} is still mounted")
     elif exchange.is_of("node_expand_volume"):
         size, wanted = exchange.response.capacity_bytes, exchange.request.capacity_range
-        if size and (size < wanted.required_bytes or 0 < wanted.limit_bytes < size):
-            asked = f"at least {wanted.required_bytes}" if size < wanted.required_bytes else f"at most {wanted.limit_bytes}"
-            yield exchange.breaks(GROWN, f"capacity_bytes is {size}, and {asked} was asked for")
+        if size and (bound := broken_bound(size, wanted)):
+            yield exchange.breaks(GROWN, f"capacity_bytes is {size}, and {bound} was asked for")
 
 
 def _identity(exchange: Exchange, past: Past) -> Iterator[Breach]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 from typing import Final
 
 SPECIFICATION: Final = "https://github.com/container-storage-interface/spec/blob/v1.12.0/spec.md"
@@ -45,6 +46,18 @@ class Breach:
 
     @property
     def line(self) -> str:
-        """`CSI201 CreateVolume of volume name 'a': …`."""
+        """`CSI515 NodeUnpublishVolume of volume 'a': … on n1`."""
         about = f" of {self.subject}" if self.subject else ""
-        return f"{self.rule.number} {self.rpc}{about}: {self.found}"
+        where = f" on {self.where}" if self.where else ""
+        return f"{self.rule.number} {self.rpc}{about}: {self.found}{where}"
+
+    @property
+    def advice(self) -> tuple[str, str]:
+        """What follows from it, and the author's next step: a line each."""
+        return f"Kubernetes: {self.rule.kubernetes}", f"Mend: {self.rule.mend}"
+
+
+def headline(breaches: Collection[Breach]) -> str:
+    """`The driver broke 2 rules of CSI:`."""
+    count = len({breach.rule.number for breach in breaches})
+    return f"The driver broke {count} {'rule' if count == 1 else 'rules'} of CSI:"

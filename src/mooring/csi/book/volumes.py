@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from mooring.csi.book.exchange import Exchange, same_request
+from mooring.csi.book.fields import broken_bound
 from mooring.csi.book.past import Past
 from mooring.csi.book.rule import Breach, Rule
 from mooring.wire.grpc.codes import Code
@@ -141,11 +142,8 @@ def _not_made(exchange: Exchange, past: Past) -> Iterator[Breach]:
 
 
 def _out_of_range(size: int, wanted: Any) -> str:
-    if size < wanted.required_bytes:
-        return f"it has {size} bytes, and at least {wanted.required_bytes} were asked for"
-    if 0 < wanted.limit_bytes < size:
-        return f"it has {size} bytes, and at most {wanted.limit_bytes} were asked for"
-    return ""
+    bound = broken_bound(size, wanted)
+    return f"it has {size} bytes, and {bound} were asked for" if bound else ""
 
 
 def _misplaced(exchange: Exchange) -> Iterator[Breach]:

@@ -64,7 +64,7 @@ class Watcher:
         return number
 
     def ended(self, number: int, response: Message | None, error: DriverError | None, **seen: Any) -> None:
-        """The call has ended. seen: what else an `Exchange` holds: seconds, limit_s, target, staging."""
+        """The call has ended. seen: what else an `Exchange` holds: limit_s, target, staging."""
         call = self._under.pop(number)
         exchange = Exchange(call.rpc, call.request, response, error, call.where, call.alone, **seen)
         for judge in _JUDGES:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import itertools
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Hashable
 from typing import Any, Final
@@ -29,7 +28,6 @@ class Feed:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lines: deque[dict[str, Any]] = deque(maxlen=LINES_MAX)
-        self._numbers = itertools.count(1)
         self._news = asyncio.Event()
         self._board: Callable[[], Board] = Board
         self._last = 0
@@ -42,7 +40,7 @@ class Feed:
         self._news.set()
 
     def add(self, **line: Any) -> None:
-        self._last = next(self._numbers)
+        self._last += 1
         self._lines.append({"number": self._last, **line})
         self._news.set()
 

@@ -8,9 +8,9 @@ import heapq
 import itertools
 import selectors
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-T = TypeVar("T")
+from mooring.base.virtual_loop import LoopWithoutThreads
 
 
 class _NeverWaits(selectors.SelectSelector):
@@ -18,7 +18,7 @@ class _NeverWaits(selectors.SelectSelector):
         return []
 
 
-class ReplayLoop(asyncio.SelectorEventLoop):
+class ReplayLoop(LoopWithoutThreads):
     """now: its time; it never goes back."""
 
     _ready: Any  # asyncio's own deque of what runs next
@@ -65,15 +65,6 @@ class ReplayLoop(asyncio.SelectorEventLoop):
             self._timers = [timer for timer in self._timers if timer[2] is not handle]
             self._ready.append(handle)
         return handle
-
-    def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
-        """The work is done before this returns."""
-        future = self.create_future()
-        try:
-            future.set_result(func(*args))
-        except Exception as error:
-            future.set_exception(error)
-        return future
 
 
 def is_sleep(handle: asyncio.TimerHandle) -> bool:
