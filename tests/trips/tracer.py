@@ -16,6 +16,8 @@ import mooring
 SOURCE: Final = f"{Path(mooring.__file__).parent}/"
 BESIDE: Final = f"{SOURCE}apiserver/"
 """Stands in for what is another process in a cluster; so does whatever it calls."""
+LOOP: Final = f"{SOURCE}base/virtual_loop.py"
+"""Stands in for asyncio's own loop, which is on nobody's way."""
 
 
 class Tracer:
@@ -38,7 +40,7 @@ class Tracer:
 
     def _happens(self, frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
-        if event != "call" or not code.co_filename.startswith(SOURCE) or asyncio.current_task() is self._test:
+        if event != "call" or not code.co_filename.startswith(SOURCE) or code.co_filename == LOOP or asyncio.current_task() is self._test:
             return
         if not any(one.f_code.co_filename.startswith(BESIDE) for one in _callers(frame)):
             self.files[code.co_filename.removeprefix(SOURCE)].add(code.co_qualname)
