@@ -8,6 +8,7 @@ import contextlib
 import gc
 import gzip
 import tracemalloc
+from typing import Any
 
 import msgspec
 import pytest
@@ -25,7 +26,7 @@ from mooring.control.caches import Caches
 from mooring.control.controller import Controller
 from mooring.control.decision import Deciding, Decision
 from mooring.control.flight.driver import RecordedDriver
-from mooring.control.flight.entries import error_of, fault_of
+from mooring.control.flight.entries import EVENT, error_of, fault_of
 from mooring.control.flight.ports import RecordedCluster
 from mooring.control.flight.recorder import Recorder
 from mooring.control.flight.shown import shown
@@ -59,10 +60,12 @@ def file_of(recorder: Recorder) -> bytes:
     return frozen(recorder, "a-program", "a test", options={}, driver={})()
 
 
-def an_event(number: int) -> WatchEvent[VolumeAttachment]:
-    meta = {"name": f"va-{number}", "uid": f"uid-{number}", "resourceVersion": str(number), "annotations": {"text": f"{number:0500}"}}
+def an_event(number: int, version: int | None = None) -> WatchEvent[VolumeAttachment]:
+    """version: of an object that there was before."""
+    rv, type = (str(number), EventType.ADDED) if version is None else (str(version), EventType.MODIFIED)
+    meta = {"name": f"va-{number}", "uid": f"uid-{number}", "resourceVersion": rv, "annotations": {"text": f"{number:0500}"}}
     values = {"metadata": meta, "spec": {"attacher": "a", "nodeName": f"node-{number}", "source": {"persistentVolumeName": f"pv-{number}"}}}
-    return WatchEvent(EventType.MODIFIED, msgspec.convert(values, VolumeAttachment), str(number))
+    return WatchEvent(type, msgspec.convert(values, VolumeAttachment), rv)
 
 
 async def test_it_keeps_no_more_than_its_bytes_and_knows_what_it_left_out() -> None:
@@ -85,6 +88,56 @@ async def test_it_keeps_no_more_than_its_bytes_and_knows_what_it_left_out() -> N
     record = record_of(recorder)
     assert not record.header.whole
     assert (40_000, "va-19999") == (record.header.left_out + len(record.entries), record.entries[-1].key.strip("'"))
+
+
+async def test_objects_that_the_bases_alone_hold_count_as_well() -> None:
+    bytes_max = 2**20
+    held: dict[int, Any] = {}
+    recorder = Recorder(LoopClock(), bytes_max)
+    recorder.keeps(VOLUME_ATTACHMENTS, "", lambda: list(held.values()))
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for number in range(4000):
+            event = an_event(number % 500, number)
+            recorder.event(1, event)
+            held[number % 500] = event.object
+        del event
+        assert not recorder.ring.is_whole
+        gc.collect()
+        both, _ = tracemalloc.get_traced_memory()
+        size = recorder.ring.size
+        del recorder
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert bytes_max / 2 < size <= bytes_max
+    assert bytes_max / 2 < both - after < 1.1 * bytes_max, "measured"
+
+
+async def test_what_came_in_at_a_cut_stands_in_what_the_caches_held_or_in_the_record() -> None:
+    world = ClusterWorld()
+    recorder = Recorder(world.clock, 2**16)
+    runtime = recorded(Runtime(world.cluster, world.clock, Random(1), Metrics()), recorder)
+    caches = Caches(runtime)
+    informer = caches.of(VOLUME_ATTACHMENTS)
+
+    async def reconcile(key: str) -> Result:
+        return Result("all is well")
+
+    controller: Controller[str] = Controller(runtime, "keys", reconcile, workers=1)
+    async with world.running(RecordedWork(lambda: Manager(caches, controller), recorder).run()):
+        await informer.synced()
+        for number in range(500):
+            await world.create(a_va(f"va-{number}", "pv", "node"))
+            await asyncio.sleep(0.01)
+        assert 500 == len(informer.store.values())
+    record = record_of(recorder)
+    (cached,) = record.header.caches
+    names = [obj["metadata"]["name"] for obj in msgspec.json.decode(cached.items)]
+    names += [msgspec.json.decode(entry.answer)["metadata"]["name"] for entry in record.entries if entry.kind == EVENT]
+    assert sorted(f"va-{number}" for number in range(500)) == sorted(names)
 
 
 async def test_a_cut_record_begins_with_what_the_caches_held() -> None:

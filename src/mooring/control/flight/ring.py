@@ -1,7 +1,8 @@
 """The ring: entries in segments, the oldest of which goes when there are too many bytes.
 
-A segment begins with what the caches held at that moment, as references: an object that has not changed since costs nothing. The first one
-has none: there the program began. An entry holds bytes, or values that do not change, so that its size is known.
+A segment begins with what the caches held at that moment, as references: an object that has not changed since costs nothing, and one that
+has is counted. The first segment has none: there the program began. An entry holds bytes, or values that do not change, so that its size is
+known.
 """
 
 from __future__ import annotations
@@ -21,12 +22,16 @@ Note = tuple[Any, ...]
 
 
 class Segment:
-    """base: what the caches held where it begins, by kind and selection; None where the program begins."""
+    """base: what the caches held where it begins, by kind and selection; None where the program begins.
 
-    __slots__ = ("base", "notes", "reads", "size")
+    changed: hashes of the keys whose objects have changed since; the base may be all that holds these objects as they were.
+    """
+
+    __slots__ = ("base", "changed", "notes", "reads", "size")
 
     def __init__(self, base: Any) -> None:
         self.base = base
+        self.changed: set[int] = set()
         self.notes: list[Note] = []
         self.reads = array("d")
         self.size = 0
