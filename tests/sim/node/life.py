@@ -12,7 +12,7 @@ from mooring.base.clock import rfc3339
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
 from mooring.control.runtime import Runtime
-from mooring.kube.cluster import Request, Verb
+from mooring.kube.cluster import Request
 from mooring.node.agent import AgentSockets, NodeAgent
 from mooring.node.options import AgentOptions
 from tests.sim.keeper import Made
@@ -40,8 +40,8 @@ class NodeLine(WritingLine):
     watched = ()
 
     async def ask(self, request: Request) -> Any:
-        if request.kind.plural == "events" and request.verb is Verb.CREATE:
-            self._world.laws.told.event(self._mortal.who, request.body)
+        if request.kind.plural == "events":
+            self._world.laws.told.event(self._mortal.who, request)
         if request.kind is SERVICE_ACCOUNT_TOKENS:
             return await self._token(request)
         if self._world.plan.habits.slow_claims and request.kind.plural == "persistentvolumeclaims" and is_slow(request.name):

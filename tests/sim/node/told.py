@@ -14,6 +14,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
+from mooring.kube.cluster import Request, Verb
 from mooring.node.volumes.steps.announcements import SLOW_S
 from tests.sim.node.plan import Plan
 
@@ -47,6 +48,7 @@ class Told:
         self.is_at_once = False
         self._refused: deque[_Refused] = deque()
         self._of_pods: dict[str, list[str]] = defaultdict(list)
+        self._pod_of: dict[tuple[str, str], str] = {}  # by an agent and the name of its Event
         self._under_way: dict[int, tuple[str, float]] = {}
         self._calls_count = 0
         self._ended: deque[tuple[float, str, float]] = deque()
@@ -69,11 +71,15 @@ class Told:
         if self.is_at_once and (uid := next((uid for uid in self._pods if uid in path), "")):
             self._refused.append(_Refused(uid, error, f"{what}: {error}", self._now() + TOLD_S, lives))
 
-    def event(self, who: str, body: Json) -> None:
-        """An agent asks for an Event, whatever the API server says."""
+    def event(self, who: str, request: Request) -> None:
+        """An agent asks for an Event, whatever the API server says. A change counts, too: Events that are similar become one."""
+        is_new = request.verb is Verb.CREATE
+        body: Json = request.body if is_new else request.body.body
+        if is_new and body.get("reason") in REASONS:
+            self._pod_of[who, request.name] = body["involvedObject"].get("uid", "")
         text = body.get("message", "")
-        if body.get("reason") in REASONS:
-            self._of_pods[body["involvedObject"].get("uid", "")].append(text)
+        if (uid := self._pod_of.get((who, request.name))) is not None:
+            self._of_pods[uid].append(text)
         if self.is_at_once and NOT_ANSWERED in text and not self._is_waiting(who):
             self._fail("told-astray", text)
 
