@@ -161,6 +161,11 @@ EOF
 FAULTS: Final = f"""cat > faults.yaml <<'EOF'
 {blocks("proxy.md", "yaml")[0]}EOF
 """
+OWN_DRIVER: Final = """cat > my-driver <<'EOF' && chmod +x my-driver
+#!/bin/sh
+exec mooring driver hostpath --state /tmp/state --node-id "$NODE_ID" --endpoint "$CSI_ENDPOINT"
+EOF
+"""
 MANIFESTS: Final = f"cp -r {ROOT / 'deploy' / 'attacher'} manifests"
 
 
@@ -185,6 +190,7 @@ PRELUDES: Final[dict[str, tuple[str, ...]]] = {
     "docs/attacher.md": (SERVER, DRIVER),
     "docs/binder.md": (SERVER,),
     "docs/call.md": (DRIVER,),
+    "docs/conform.md": (OWN_DRIVER,),
     "docs/controller.md": (SERVER, DRIVER),
     "docs/dev.md": (DRIVER,),
     "docs/doctor.md": (DEV, MANIFESTS),

@@ -24,9 +24,9 @@ from mooring.control.tracing.ports import TracingDriver, on_traced_ports
 from mooring.control.tracing.steps import Tracing
 from mooring.csi.driver import A, Call, Driver, Q, Rpc
 from mooring.csi.driver_capabilities import capabilities_of
+from mooring.csi.driver_form import ReferenceDriver
 from mooring.csi.errors import DriverError
 from mooring.dev.breaches import Breaches
-from mooring.dev.driver_form import ReferenceDriver
 from mooring.dev.options import Patience
 from mooring.dev.plane import Plane, running
 from mooring.dev.polling import until

@@ -30,6 +30,7 @@ TABLES: Final[Mapping[str, str]] = {
     "call": "call:CallFlags",
     "cluster-registrar": "cluster_registrar:ClusterRegistrarFlags",
     "completion": "tables:ProcessFlags",
+    "conform": "conform:ConformFlags",
     "controller": "controller_flags:ControllerFlags",
     "demo": "demo:DemoFlags",
     "dev": "dev:DevFlags",
@@ -61,7 +62,7 @@ TABLES: Final[Mapping[str, str]] = {
 """Each command with its words: the table of its flags, "" for one that has none. A command with words of its own stands before those."""
 
 _FILES: Final = frozenset({"csi-address", "f", "faults", "kubeconfig", "listen", "record", "secrets-file", "to"})
-_FOLDERS: Final = frozenset({"flight-recorder-dir", "folder", "root-dir", "state"})
+_FOLDERS: Final = frozenset({"flight-recorder-dir", "folder", "root-dir", "staging-folder", "state", "target-folder"})
 NAMESPACES: Final = "namespaces"
 """In place of a shell: prints the names of the cluster's namespaces."""
 FIELDS: Final = "fields"

@@ -129,7 +129,7 @@ def _check(parsed: Parsed[DevFlags]) -> None:
 
 
 def _check_nodes(flags: DevFlags) -> None:
-    from mooring.dev.driver_form import ReferenceDriver, Socket, parse_form
+    from mooring.csi.driver_form import ReferenceDriver, Socket, parse_form
 
     form = parse_form(flags.driver, flags.options)
     if flags.node_ids and flags.nodes:
@@ -231,7 +231,7 @@ def _begin(flags: DevFlags) -> MountSpace:
     """
     check_server_parts()
     from mooring.base.ownership import own_folder
-    from mooring.dev.driver_form import Socket, parse_form
+    from mooring.csi.driver_form import Socket, parse_form
     from mooring.mounts.namespace import MountSpace, enter_private_mounts
 
     if flags.state:
@@ -244,7 +244,7 @@ def _begin(flags: DevFlags) -> MountSpace:
 
 
 def _options(flags: DevFlags) -> DevOptions:
-    from mooring.dev.driver_form import parse_form
+    from mooring.csi.driver_form import parse_form
 
     form, patience = parse_form(flags.driver, flags.options), options_from(Patience, flags, {})
     script = script_in(flags.faults) if flags.faults else None

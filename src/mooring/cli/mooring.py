@@ -18,6 +18,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "call": ("mooring.cli.call", "Make a CSI call by hand, and judge its answer."),
     "cluster-registrar": ("mooring.cli.cluster_registrar", "Make the CSIDriver object of a driver."),
     "completion": ("mooring.cli.completion", "Print a script for a shell: it completes commands."),
+    "conform": ("mooring.cli.conform", "Tell whether a CSI driver keeps the rules of CSI."),
     "controller": ("mooring.cli.controller", "Run several controllers in one process."),
     "demo": ("mooring.cli.demo", "See the life of a volume, step by step. Begin here."),
     "dev": ("mooring.cli.dev", "Run an API server, a driver and controllers until Ctrl-C."),

@@ -12,11 +12,13 @@ from mooring.csi.book.watcher import BOOK
 _CHAPTERS: Final = {
     "CSI10": "Who the driver is, and what it can do",
     "CSI11": "An answer by itself",
+    "CSI12": "Requests that must be refused, and some that must not",
     "CSI2": "Volumes made, deleted and grown",
     "CSI3": "Volumes published to nodes",
     "CSI4": "Snapshots and groups",
     "CSI50": "The node",
     "CSI51": "Volumes on the node",
+    "CSI52": "Figures of a volume on the node",
     "CSI6": "Lists",
     "CSI7": "Errors, secrets, and calls that never end",
 }
@@ -24,8 +26,9 @@ _CHAPTERS: Final = {
 _HEAD: Final = """# The rules of CSI
 
 CSI's specification says what a driver must do, and Kubernetes expects a little more. Mooring has these demands as a book of numbered rules.
-A number never changes its meaning. `mooring dev` watches each call to your driver, and names the rule that a call breaks:
-[dev](dev.md#your-own-driver). Each rule says here what it demands, what a cluster does after a breach, and how to mend it.
+A number never changes its meaning. [`mooring conform`](conform.md) asks a driver about all of them. `mooring dev` watches each call
+to your driver, and names the rule that a call breaks: [dev](dev.md#your-own-driver). Each rule says here what it demands, what a
+cluster does after a breach, and how to mend it.
 
 This page is made from the book: `python -m mooring.conform.page > docs/csi-rules.md`.
 """

@@ -12,11 +12,11 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from mooring.base import supervisor
 from mooring.base.clock import Clock
 from mooring.base.ending import Ending
 from mooring.base.errors import ConfigError
 from mooring.base.text import visible
-from mooring.dev import supervisor
 from mooring.dev.story import Story
 
 KILLED_S_MAX: Final = 5.0

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import functools
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -20,7 +19,7 @@ from mooring.base.ending import Ending
 from mooring.base.errors import ConfigError
 from mooring.base.randomness import Random
 from mooring.csi.address import ABSENT
-from mooring.dev.driver_form import CommandLine, Form, PythonClass, ReferenceDriver, Socket
+from mooring.csi.driver_form import CommandLine, Form, PythonClass, ReferenceDriver, Socket
 from mooring.dev.driver_program import DriverProgram
 from mooring.dev.node_drivers import LATE_S, ExternalDriver, InProcessNodeDriver, NodeDriver, NodeProgram
 from mooring.dev.story import Story
@@ -158,7 +157,7 @@ class Starter:
 
     def _program_on(self, form: CommandLine, node: str, group: asyncio.TaskGroup, *, is_controller: bool) -> NodeProgram:
         socket = self.node_socket(node)
-        words, environment = form.for_node(str(socket), node), _environment(socket, node)
+        words, environment = form.for_node(str(socket), node), form.environment(str(socket), node)
         return NodeProgram(
             lambda: DriverProgram(words, environment, socket, self.story, self.clock, self.ending),
             *(node, socket, group),
@@ -181,11 +180,6 @@ async def _started(drivers: Mapping[str, NodeDriver], stack: AsyncExitStack) -> 
     for driver in drivers.values():
         await driver.start()
         stack.push_async_callback(driver.close)
-
-
-def _environment(socket: Path, node: str) -> dict[str, str]:
-    """With the variables from which many drivers read what their flags do not say."""
-    return {**os.environ, "CSI_ENDPOINT": f"unix://{socket}", "NODE_ID": node, "KUBE_NODE_NAME": node}
 
 
 def _object(form: PythonClass, node: str) -> Plugin:

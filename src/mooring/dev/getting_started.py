@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from mooring.apiserver.bodies.yamlbody import dump_yaml
-from mooring.dev.driver_form import Form, ReferenceDriver, Socket
+from mooring.csi.driver_form import Form, ReferenceDriver, Socket
 from mooring.dev.plane import Plane
 from mooring.dev.seed_objects import ATTRIBUTES, WAITS, claim, pod, restored, snapshot
 from mooring.mounts.namespace import MountSpace

@@ -13,7 +13,7 @@ from mooring.cluster.nodehealth.options import NodeHealthOptions
 
 if TYPE_CHECKING:
     from mooring.conform.proxy.script import Script
-    from mooring.dev.driver_form import Form
+    from mooring.csi.driver_form import Form
     from mooring.driver.hostpath.layout import Segments
 
 GRACE_S: Final = NodeHealthOptions().node_monitor_grace_period_s

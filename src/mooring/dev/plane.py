@@ -37,10 +37,10 @@ from mooring.base.randomness import Random
 from mooring.conform.proxy.script import Script
 from mooring.conform.watched import WatchedDriver
 from mooring.csi.capabilities import DriverInfo
+from mooring.csi.driver_form import Form, ReferenceDriver
 from mooring.csi.session import DriverChanged, Session
 from mooring.dev.breaches import Breaches
 from mooring.dev.controllers import Controllers
-from mooring.dev.driver_form import Form, ReferenceDriver
 from mooring.dev.drivers import Sockets, Starter
 from mooring.dev.extras import Extras, extras_of, install
 from mooring.dev.faults import with_faults

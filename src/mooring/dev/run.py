@@ -16,12 +16,12 @@ from mooring.base.errors import ConfigError, MooringError
 from mooring.base.randomness import Random
 from mooring.csi.driver import Driver
 from mooring.csi.driver_capabilities import capabilities_of
+from mooring.csi.driver_form import ReferenceDriver
 from mooring.csi.socket_driver import SocketDriver
 from mooring.csi.wire_driver import WireDriver
 from mooring.dev.breaches import Breaches
 from mooring.dev.demo.demo import Demo
 from mooring.dev.demo.stage import NODE_NAMES, PATIENCE, Stage, growing_type
-from mooring.dev.driver_form import ReferenceDriver
 from mooring.dev.farewell import end_pods
 from mooring.dev.folder import run_folder
 from mooring.dev.getting_started import Commands, ready_text

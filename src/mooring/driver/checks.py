@@ -4,37 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from google.protobuf.message import Message
 
 from mooring.csi.book.fields import MADE_PATHS, PATHS, missing, sizes
+from mooring.csi.book.requests import REQUIRED
 from mooring.csi.proto import csi_pb2 as csi
-
-_REQUIRED: Final[Mapping[type[Message], tuple[str, ...]]] = {
-    csi.CreateVolumeRequest: ("name", "volume_capabilities"),
-    csi.DeleteVolumeRequest: ("volume_id",),
-    csi.ControllerPublishVolumeRequest: ("volume_id", "node_id", "volume_capability"),
-    csi.ControllerUnpublishVolumeRequest: ("volume_id",),
-    csi.ValidateVolumeCapabilitiesRequest: ("volume_id", "volume_capabilities"),
-    csi.ControllerGetVolumeRequest: ("volume_id",),
-    csi.ControllerModifyVolumeRequest: ("volume_id", "mutable_parameters"),
-    csi.ControllerExpandVolumeRequest: ("volume_id", "capacity_range"),
-    csi.CreateSnapshotRequest: ("name", "source_volume_id"),
-    csi.DeleteSnapshotRequest: ("snapshot_id",),
-    csi.GetSnapshotRequest: ("snapshot_id",),
-    csi.CreateVolumeGroupSnapshotRequest: ("name", "source_volume_ids"),
-    csi.DeleteVolumeGroupSnapshotRequest: ("group_snapshot_id",),
-    csi.GetVolumeGroupSnapshotRequest: ("group_snapshot_id",),
-    csi.NodeStageVolumeRequest: ("volume_id", "staging_target_path", "volume_capability"),
-    csi.NodeUnstageVolumeRequest: ("volume_id", "staging_target_path"),
-    csi.NodePublishVolumeRequest: ("volume_id", "target_path", "volume_capability"),
-    csi.NodeUnpublishVolumeRequest: ("volume_id", "target_path"),
-    csi.NodeGetVolumeStatsRequest: ("volume_id", "volume_path"),
-    csi.NodeExpandVolumeRequest: ("volume_id", "volume_path"),
-}
-"""snapshot_ids of groups are not among them, though CSI says REQUIRED: csi-sanity leaves them out and wants the driver's own answer."""
 
 _BANNED: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _SECRET_KEY: Final = re.compile(r"[A-Za-z0-9_.-]+")
@@ -72,7 +49,7 @@ def precondition_fault(request: Message, advertised: Advertised) -> str | None:
 
 
 def _missing(request: Message) -> Iterator[str]:
-    yield from missing(request, _REQUIRED)
+    yield from missing(request, REQUIRED)
 
 
 def _capabilities(request: Message) -> Iterator[str]:

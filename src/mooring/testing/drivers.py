@@ -18,9 +18,9 @@ from mooring.base.errors import ConfigError
 from mooring.base.randomness import Random
 from mooring.csi.client import CallObserver, Client
 from mooring.csi.driver import A, Call, Q, Rpc
+from mooring.csi.driver_form import CommandLine, PythonClass, ReferenceDriver, Socket, parse_form
 from mooring.csi.socket_driver import SocketDriver
 from mooring.csi.wire_driver import WireDriver
-from mooring.dev.driver_form import CommandLine, PythonClass, ReferenceDriver, Socket, parse_form
 from mooring.dev.drivers import Sockets, Starter
 from mooring.driver.hostpath.driver import HostPath
 from mooring.driver.hostpath.node.mount_mode import AUTO, LINK, MountMode

@@ -18,6 +18,7 @@ from mooring.cli import (
     call,
     cluster_registrar,
     completion,
+    conform,
     controller,
     csi_attacher,
     csi_provisioner,
@@ -53,6 +54,7 @@ OURS: Final[dict[str, Command[Any]]] = {
     "binder": binder.COMMAND,
     "call": call.COMMAND,
     "completion": completion.COMMAND,
+    "conform": conform.COMMAND,
     "controller": controller.COMMAND,
     "demo": demo.COMMAND,
     "dev": dev.COMMAND,
@@ -80,6 +82,7 @@ DROP_INS: Final[dict[str, Command[Any]]] = {
     "snapshotter": csi_snapshotter.COMMAND,
 }
 WITH_A_WORD: Final = {
+    "conform",
     *("apiserver backup", "apiserver restore", "completion", "dev kill-node", "dev revive-node"),
     *("call", "fence", "record", "replay", "timeline", "unfence", "unstick", "why"),
 }

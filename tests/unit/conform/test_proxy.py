@@ -25,7 +25,8 @@ from mooring.wire.grpc.events import Answered
 from mooring.wire.grpc.server import listening
 
 CREATE = Driver.create_volume.path
-REQUEST = csi.CreateVolumeRequest(name="a", secrets={"pass": "hunter22"})
+WRITER = csi.VolumeCapability(mount={}, access_mode={"mode": csi.VolumeCapability.AccessMode.SINGLE_NODE_WRITER})
+REQUEST = csi.CreateVolumeRequest(name="a", volume_capabilities=[WRITER], secrets={"pass": "hunter22"})
 
 
 class Backend:

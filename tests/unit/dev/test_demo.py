@@ -12,10 +12,10 @@ import pytest
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
 from mooring.cluster.nodehealth.options import EVICTION, LIFECYCLE
+from mooring.csi.driver_form import ReferenceDriver
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.dev import controllers, drivers, polling, run
-from mooring.dev.driver_form import ReferenceDriver
 from mooring.dev.nodes import Nodes
 from mooring.dev.polling import DemoFailed, PodFolder
 from mooring.dev.run import run_demo

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from mooring.base import ending
+from mooring.base import ending, supervisor
 from mooring.base.clock import LoopClock
 from mooring.base.ending import Ending
 from mooring.base.errors import ConfigError
-from mooring.dev import driver_program, supervisor
+from mooring.dev import driver_program
 from mooring.dev.driver_program import DriverProgram
 from mooring.dev.screen import PlainScreen
 from mooring.dev.story import Story

@@ -77,8 +77,17 @@ NO_TEXT = Rule(
     "The Event on the claim or pod is empty: nobody can tell why the volume is stuck.",
     "Say what failed, and what to do about it.",
 )
+REFUSED = Rule(
+    "CSI709",
+    "a call that must succeed fails",
+    "A driver carries out each well-formed call whose capability it advertises.",
+    "error-scheme",
+    "Kubernetes asks again for ever; the text stands in an Event of the claim or the pod.",
+    "Read the error. If the driver needs parameters or secrets, give them: --parameter, --secrets-file.",
+)
 
 RULES: Final = (NO_CODE, SECRET_TOLD, SECRET_ANSWERED, SILENT, STILL_ABORTED, NO_MESSAGE, DIED, NO_TEXT)
+ASKED: Final = (REFUSED,)
 
 ABORTED_MAX: Final = 3
 """So often in a row; once may be the end of a call that nobody here saw."""

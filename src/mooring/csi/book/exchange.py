@@ -60,7 +60,7 @@ class Exchange:
 
     def breaks(self, rule: Rule, found: str) -> Breach:
         about = named_by(self.rpc, self.request)
-        return Breach(rule, self.rpc.name, "" if about is None else str(about), found, self.where)
+        return Breach(rule, self.rpc.name, "" if about is None else str(about), found, self.where, self.request)
 
     def is_of(self, *attributes: str) -> bool:
         """True for one of these calls, by their methods' names."""

@@ -90,7 +90,16 @@ STEADY = Rule(
     "Work the capabilities out once, before the driver serves its socket.",
 )
 
-RULES: Final = (NAME, VERSION, ONE_NAME, NO_SERVICE, NOT_SERVED, NOT_ADVERTISED, TOPOLOGY, CONTRADICTION, STEADY)
+NO_TOPOLOGY = Rule(
+    "CSI115",
+    "topology is advertised, and the node has none",
+    "A driver that advertises VOLUME_ACCESSIBILITY_CONSTRAINTS answers NodeGetInfo with accessible_topology.",
+    "nodegetinfo",
+    "The node gets no labels and no keys in CSINode: the provisioner makes no volume for pods on it.",
+    "Answer the node's segments, or advertise no topology.",
+)
+
+RULES: Final = (NAME, VERSION, ONE_NAME, NO_SERVICE, NOT_SERVED, NOT_ADVERTISED, TOPOLOGY, CONTRADICTION, STEADY, NO_TOPOLOGY)
 
 
 class Need(NamedTuple):
@@ -238,7 +247,11 @@ def _filled(exchange: Exchange, has: frozenset[int]) -> Iterator[Breach]:
 
 
 def _topology(exchange: Exchange, past: Past) -> Iterator[Breach]:
-    if not exchange.ok or past.plugin is None or _Service.VOLUME_ACCESSIBILITY_CONSTRAINTS in past.plugin:
+    if not exchange.ok or past.plugin is None:
+        return
+    if _Service.VOLUME_ACCESSIBILITY_CONSTRAINTS in past.plugin:
+        if exchange.is_of("node_get_info") and not exchange.response.accessible_topology.segments:
+            yield exchange.breaks(NO_TOPOLOGY, "accessible_topology is not set, and VOLUME_ACCESSIBILITY_CONSTRAINTS is advertised")
         return
     if exchange.is_of("create_volume") and exchange.response.volume.accessible_topology:
         yield exchange.breaks(TOPOLOGY, "the volume has accessible_topology, and VOLUME_ACCESSIBILITY_CONSTRAINTS is not advertised")

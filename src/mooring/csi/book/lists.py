@@ -41,8 +41,25 @@ FILTER = Rule(
     "The snapshotter reads another snapshot's state for its own: a restore may begin too early.",
     "Compare snapshot_id and source_volume_id, and answer OK with no entries for ids that you don't know.",
 )
+LACKS = Rule(
+    "CSI605",
+    "a list is not what there is",
+    "A walk over all pages lists what exists, and nothing that was deleted.",
+    "listvolumes",
+    "A volume that is not listed counts as gone: the attacher marks it detached, and `mooring orphans` can't see a leak.",
+    "List from the place where volumes are kept, not from the memory of this process.",
+)
+BAD_TOKEN = Rule(
+    "CSI606",
+    "a token that is no token is taken",
+    "A starting_token that the driver did not give is refused with Aborted.",
+    "listvolumes",
+    "The sidecar goes on in the middle of another list, and takes it for the whole.",
+    "Check the token's form, and answer Aborted: the caller begins anew.",
+)
 
 RULES: Final = (ENDLESS, TOO_MANY, TWICE, FILTER)
+ASKED: Final = (LACKS, BAD_TOKEN)
 
 PAGES_MAX: Final = 10_000
 

@@ -90,8 +90,25 @@ GROWN = Rule(
     "The claim shows a size that the file system does not have.",
     "Answer the file system's size after the growth, or leave it out.",
 )
+SECOND_WRITER = Rule(
+    "CSI519",
+    "a volume for one writer is mounted twice",
+    "A volume of access mode SINGLE_NODE_SINGLE_WRITER that is at one target_path is refused at another, with FailedPrecondition.",
+    "nodepublishvolume",
+    "Two pods of a ReadWriteOncePod claim write at the same time, after a node was cut off or a pod was made by hand.",
+    "Look for other targets of the volume before you mount it.",
+)
+NO_USAGE = Rule(
+    "CSI520",
+    "NodeGetVolumeStats tells no figures",
+    "NodeGetVolumeStats answers with at least one entry in usage.",
+    "nodegetvolumestats",
+    "The kubelet has no metrics of the volume: nobody is warned before it is full.",
+    "Answer the file system's bytes and inodes, or a device's total, or do not advertise GET_VOLUME_STATS.",
+)
 
-RULES: Final = (SAME_NODE, TWO_NODES, NOT_THERE, ELSEWHERE, WRITABLE, WRONG_KIND, LEFT, LEFT_STAGED, AGAIN, GROWN)
+RULES: Final = (SAME_NODE, TWO_NODES, NOT_THERE, ELSEWHERE, WRITABLE, WRONG_KIND, LEFT, LEFT_STAGED, AGAIN, GROWN, NO_USAGE)
+ASKED: Final = (SECOND_WRITER,)
 
 _PATHS: Final = {
     "node_stage_volume": "staging_target_path",
@@ -114,6 +131,8 @@ def judge(exchange: Exchange, past: Past) -> Iterator[Breach]:
         yield from _unpublished(exchange)
     elif exchange.is_of("node_unstage_volume") and exchange.staging is not None and exchange.staging.is_mount:
         yield exchange.breaks(LEFT_STAGED, f"{exchange.request.staging_target_path} is still mounted")
+    elif exchange.is_of("node_get_volume_stats") and not exchange.response.usage:
+        yield exchange.breaks(NO_USAGE, "usage is empty")
     elif exchange.is_of("node_expand_volume"):
         size, wanted = exchange.response.capacity_bytes, exchange.request.capacity_range
         if size and (bound := broken_bound(size, wanted)):

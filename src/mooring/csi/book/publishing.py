@@ -42,8 +42,33 @@ ABSENT = Rule(
     "After a lost answer the VolumeAttachment's finalizer stays for ever, and the volume can go to no other node.",
     "Answer OK where there is nothing to unpublish.",
 )
+INCOMPATIBLE = Rule(
+    "CSI305",
+    "a volume is published anew in another way",
+    "ControllerPublishVolume of a volume that is published to the node in a way that does not fit is refused with AlreadyExists.",
+    "controllerpublishvolume",
+    "A pod that reads only and one that writes share an attachment: one of them gets what it did not ask for.",
+    "Keep readonly and the capability with the attachment, and compare them.",
+)
+FULL = Rule(
+    "CSI306",
+    "a node takes more volumes than it has room for",
+    "ControllerPublishVolume is refused with ResourceExhausted when the node has max_volumes_per_node volumes.",
+    "controllerpublishvolume",
+    "Pods are put on a node that can't have their volumes, and wait there for ever.",
+    "Count the node's volumes in ControllerPublishVolume, or leave max_volumes_per_node at 0.",
+)
+NOTHING_LEFT = Rule(
+    "CSI307",
+    "ControllerUnpublishVolume fails where nothing can be published",
+    "ControllerUnpublishVolume answers OK for a volume that surely is not published to the node: it was never, or the volume is deleted.",
+    "controllerunpublishvolume",
+    "A VolumeAttachment whose node or volume is gone keeps its finalizer for ever, and so does its PersistentVolume.",
+    "Answer OK when your backend has no attachment of this volume to this node, whatever else is missing.",
+)
 
 RULES: Final = (SAME_CONTEXT, REFUSED_AGAIN, TWO_NODES, ABSENT)
+ASKED: Final = (INCOMPATIBLE, FULL, NOTHING_LEFT)
 
 
 def judge(exchange: Exchange, past: Past) -> Iterator[Breach]:

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Collection
 from typing import Final
 
+from google.protobuf.message import Message
+
 SPECIFICATION: Final = "https://github.com/container-storage-interface/spec/blob/v1.12.0/spec.md"
 
 
@@ -35,7 +37,7 @@ class Rule:
 class Breach:
     """A driver broke a rule. rpc: the call that showed it. subject: what the call was about. where: the node, "" for the controller.
 
-    found: what the driver did, in one line without secrets.
+    found: what the driver did, in one line without secrets. request: of that call.
     """
 
     rule: Rule
@@ -43,6 +45,7 @@ class Breach:
     subject: str
     found: str
     where: str = ""
+    request: Message | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @property
     def line(self) -> str:

@@ -74,8 +74,16 @@ MEMBERS = Rule(
     "The group's VolumeSnapshots can't be bound, or are bound to another volume's data.",
     "Answer with one snapshot for each of source_volume_ids.",
 )
+OTHER_SOURCE = Rule(
+    "CSI409",
+    "a snapshot's name is given to another volume's",
+    "CreateSnapshot for a name that has its snapshot, of another volume, is refused with AlreadyExists.",
+    "createsnapshot",
+    "A VolumeSnapshot of one volume holds another one's data.",
+    "Keep the source with the snapshot, and compare it with the request's.",
+)
 
-RULES: Final = (ANOTHER, REFUSED_AGAIN, SOURCE, TIME, READY, DELETE_ABSENT, SHARED_ID, MEMBERS)
+RULES: Final = (ANOTHER, REFUSED_AGAIN, SOURCE, TIME, READY, DELETE_ABSENT, SHARED_ID, MEMBERS, OTHER_SOURCE)
 
 
 def judge(exchange: Exchange, past: Past) -> Iterator[Breach]:
@@ -93,6 +101,12 @@ def _single(exchange: Exchange, past: Past) -> Iterator[Breach]:
         yield from _refused(exchange, past.snapshots)
         return
     request, snapshot = exchange.request, exchange.response.snapshot
+    before = past.snapshots.by_name.get(request.name)
+    if before is not None and exchange.alone and before.request.source_volume_id != request.source_volume_id:
+        yield exchange.breaks(
+            OTHER_SOURCE, f"the snapshot of this name is of {before.request.source_volume_id!r}, and the driver answers OK"
+        )
+        return
     if snapshot.source_volume_id and snapshot.source_volume_id != request.source_volume_id:
         yield exchange.breaks(SOURCE, f"it is of volume {snapshot.source_volume_id!r}, and {request.source_volume_id!r} was asked for")
     yield from _known(exchange, past.snapshots, _single_of)
@@ -110,8 +124,17 @@ def _group(exchange: Exchange, past: Past) -> Iterator[Breach]:
 
 def _refused(exchange: Exchange, things: Things) -> Iterator[Breach]:
     before = things.by_name.get(exchange.request.name)
-    if before is not None and exchange.alone and exchange.refused and same_request(before.request, exchange.request):
+    if before is None or not exchange.alone or not exchange.refused:
+        return
+    if not same_request(before.request, exchange.request):
+        if exchange.is_of("create_snapshot") and _is_of_another(before.request, exchange) and exchange.code != Code.ALREADY_EXISTS:
+            yield exchange.breaks(OTHER_SOURCE, f"the driver answers {exchange.error} in place of AlreadyExists")
+    else:
         yield exchange.breaks(REFUSED_AGAIN, f"the same request succeeded before, and fails now: {exchange.error}")
+
+
+def _is_of_another(before: Any, exchange: Exchange) -> bool:
+    return bool(before.source_volume_id != exchange.request.source_volume_id and exchange.request.source_volume_id)
 
 
 def _single_of(response: Any) -> tuple[str, Any]:

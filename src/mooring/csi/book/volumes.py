@@ -91,8 +91,41 @@ GROWN = Rule(
     "The claim shows a size that it does not have, or the growth is asked for again and again.",
     "Answer the size after the growth; for a volume that is large enough, its size as it is.",
 )
+OTHER_REQUEST = Rule(
+    "CSI211",
+    "a name is given to another volume",
+    "CreateVolume for a name whose volume does not fit the request (its size, its source) is refused with AlreadyExists.",
+    "createvolume",
+    "A claim gets a volume that is smaller than it says, or that has other data.",
+    "Compare the size and the source of the volume with those of the request, and answer AlreadyExists where they do not fit.",
+)
+NOT_CONFIRMED = Rule(
+    "CSI212",
+    "a volume's own capabilities are not confirmed",
+    "ValidateVolumeCapabilities confirms the capabilities with which the volume was made.",
+    "validatevolumecapabilities",
+    "No component of Kubernetes asks; tools that look whether a volume can be used say that it can't.",
+    "Answer with `confirmed`, and the request's capabilities in it.",
+)
+ONLINE = Rule(
+    "CSI213",
+    "a volume does not grow as it is advertised",
+    "With ONLINE a volume grows while it is published, with OFFLINE or ONLINE while it is not.",
+    "controllerexpandvolume",
+    "The claim says Resizing for ever, and the pod runs out of room.",
+    "Advertise VolumeExpansion as your backend can, or grow the volume while it is in use.",
+)
+MUTABLE = Rule(
+    "CSI214",
+    "parameters that the driver does not know are taken",
+    "CreateVolume and ControllerModifyVolume refuse mutable_parameters that the driver does not support with InvalidArgument.",
+    "controllermodifyvolume",
+    "The claim says that it has a VolumeAttributesClass, and nothing has changed.",
+    "Look at each key before you change anything.",
+)
 
-RULES: Final = (ANOTHER, REFUSED_AGAIN, SHARED_ID, CAPACITY, SOURCE, PLACE, SAME_ANSWER, DELETE_ABSENT, FORGOTTEN, GROWN)
+RULES: Final = (ANOTHER, REFUSED_AGAIN, SHARED_ID, CAPACITY, SOURCE, PLACE, SAME_ANSWER, DELETE_ABSENT, FORGOTTEN, GROWN, OTHER_REQUEST)
+ASKED: Final = (NOT_CONFIRMED, ONLINE, MUTABLE)
 
 
 def judge(exchange: Exchange, past: Past) -> Iterator[Breach]:
@@ -113,6 +146,9 @@ def judge(exchange: Exchange, past: Past) -> Iterator[Breach]:
 def _made(exchange: Exchange, past: Past) -> Iterator[Breach]:
     volume, request = exchange.response.volume, exchange.request
     if not volume.volume_id:
+        return
+    if unfit := _unfit(exchange, past):
+        yield exchange.breaks(OTHER_REQUEST, f"{unfit}, and the driver answers OK")
         return
     if (wrong := _out_of_range(volume.capacity_bytes, request.capacity_range)) and volume.capacity_bytes:
         yield exchange.breaks(CAPACITY, wrong)
@@ -135,10 +171,29 @@ def _made(exchange: Exchange, past: Past) -> Iterator[Breach]:
 
 def _not_made(exchange: Exchange, past: Past) -> Iterator[Breach]:
     before = past.volumes.by_name.get(exchange.request.name)
-    if before is None or not exchange.alone or not exchange.refused or not same_request(before.request, exchange.request):
+    if before is None or not exchange.alone or not exchange.refused:
+        return
+    if not same_request(before.request, exchange.request):
+        if (unfit := _unfit(exchange, past)) and exchange.code != Code.ALREADY_EXISTS:
+            yield exchange.breaks(OTHER_REQUEST, f"{unfit}, and the driver answers {exchange.error} in place of AlreadyExists")
         return
     made = before.response.volume.volume_id
     yield exchange.breaks(REFUSED_AGAIN, f"the same request made volume {made!r} before, and fails now: {exchange.error}")
+
+
+def _unfit(exchange: Exchange, past: Past) -> str:
+    """Why the name's volume can't be the one that is asked for; "" where it can, or where there is none."""
+    before = past.volumes.by_name.get(exchange.request.name)
+    if before is None or not exchange.alone or same_request(before.request, exchange.request):
+        return ""
+    if exchange.ok and exchange.response.volume.volume_id != before.identity:
+        return ""
+    size, request = before.response.volume.capacity_bytes, exchange.request
+    if size and (wrong := _out_of_range(size, request.capacity_range)):
+        return f"volume {before.identity!r} of this name does not fit: {wrong}"
+    if request.volume_content_source != before.request.volume_content_source:
+        return f"volume {before.identity!r} of this name was made from another source"
+    return ""
 
 
 def _out_of_range(size: int, wanted: Any) -> str:

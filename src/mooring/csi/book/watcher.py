@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from google.protobuf.message import Message
 
-from mooring.csi.book import answers, errors, identity, lists, node, publishing, snapshots, volumes
+from mooring.csi.book import answers, errors, identity, lists, node, publishing, requests, snapshots, volumes
 from mooring.csi.book.exchange import Exchange
 from mooring.csi.book.past import Past
 from mooring.csi.book.rule import Breach, Rule
@@ -21,13 +21,18 @@ from mooring.wire.grpc.codes import Code
 
 CANCELED: Final = DriverError(Code.CANCELED, "the caller gave up")
 
-_CHAPTERS: Final = (identity, answers, volumes, publishing, snapshots, node, lists, errors)
+_CHAPTERS: Final = (identity, answers, requests, volumes, publishing, snapshots, node, lists, errors)
 
-BOOK: Final[Mapping[str, Rule]] = {rule.number: rule for chapter in _CHAPTERS for rule in chapter.RULES}
+ASKED: Final[frozenset[Rule]] = frozenset({*requests.ASKED, *volumes.ASKED, *publishing.ASKED, *node.ASKED, *lists.ASKED, *errors.ASKED})
+"""Those that only an asker can judge: one who knows what there should be."""
+
+BOOK: Final[Mapping[str, Rule]] = {rule.number: rule for rule in (*(one for chapter in _CHAPTERS for one in chapter.RULES), *ASKED)}
 """Every rule by its number."""
 
 Judge = Callable[[Exchange, Past], Iterator[Breach]]
 _JUDGES: Final[tuple[Judge, ...]] = tuple(chapter.judge for chapter in _CHAPTERS)
+_OF_INCOMPLETE: Final[tuple[Judge, ...]] = (requests.judge, errors.judge)
+"""A request that lacks a required field is about nothing that the other rules could speak of."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -42,10 +47,10 @@ class Under:
 
 
 class Watcher:
-    """One driver's. on_breach: is told of the first breach of each rule by each call."""
+    """One driver's. on_breach: is told of the first breach of each rule by each call; every: of each breach."""
 
-    def __init__(self, on_breach: Callable[[Breach], None]) -> None:
-        self._on_breach = on_breach
+    def __init__(self, on_breach: Callable[[Breach], None], *, every: bool = False) -> None:
+        self._on_breach, self._every = on_breach, every
         self._past = Past()
         self._under: dict[int, Under] = {}
         self._numbers = itertools.count()
@@ -67,10 +72,12 @@ class Watcher:
         """The call has ended. seen: what else an `Exchange` holds: limit_s, target, staging."""
         call = self._under.pop(number)
         exchange = Exchange(call.rpc, call.request, response, error, call.where, call.alone, **seen)
-        for judge in _JUDGES:
+        is_whole = not requests.lacking(call.request)
+        for judge in _JUDGES if is_whole else _OF_INCOMPLETE:
             for breach in judge(exchange, self._past):
                 self._tell(breach, call.request)
-        self._past.note(exchange)
+        if is_whole:
+            self._past.note(exchange)
 
     def forgot(self, number: int) -> None:
         """The caller gave the call up: nobody will know how it ended."""
@@ -79,6 +86,8 @@ class Watcher:
 
     def _tell(self, breach: Breach, request: Message) -> None:
         key = breach.rule.number, breach.rpc, breach.where
-        if key not in self.breaches:
-            self.breaches[key] = dataclasses.replace(breach, found=scrubbed(breach.found, request))
-            self._on_breach(self.breaches[key])
+        is_new = key not in self.breaches
+        if is_new or self._every:
+            breach = dataclasses.replace(breach, found=scrubbed(breach.found, request))
+            self.breaches.setdefault(key, breach)
+            self._on_breach(breach)

@@ -94,6 +94,7 @@ def _check_names(what: str, records: Iterable[Volume | Snapshot | Group]) -> Non
 
 _log = logger(__name__)
 
+REMOVALS_MAX: Final = 10
 STATE_NAME: Final = "state.json"
 _PARTS: Final = {"volumes": is_volume_id, "snapshots": is_snapshot_id}
 """The folders with data, and whose ids are in them."""
@@ -188,7 +189,13 @@ class StateFolder:
 
     def remove(self, record_id: str) -> None:
         """Removes the data, as far as it is there. Raises OSError, with nothing removed where something is mounted in it."""
-        remove_tree(self.data(record_id))
+        for left in reversed(range(REMOVALS_MAX)):
+            try:
+                remove_tree(self.data(record_id))
+                break
+            except FileNotFoundError:  # a call whose caller went away still removes the same data, in another thread
+                if not left:
+                    raise
 
     def write(self, state: State) -> None:
         """Replaces the state file; returns when the disk has it, and the folders made before. Raises OSError."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mooring.base.errors import ConfigError
-from mooring.dev.driver_form import CommandLine, Form, PythonClass, ReferenceDriver, Socket, parse_form
+from mooring.csi.driver_form import CommandLine, Form, PythonClass, ReferenceDriver, Socket, parse_form
 
 
 @pytest.mark.parametrize(

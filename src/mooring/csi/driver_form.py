@@ -1,8 +1,9 @@
-"""Reads `--driver`: which driver `mooring dev` runs, and in which form."""
+"""Reads which driver a command is to run or to ask, and in which form it comes: `mooring dev --driver`, `mooring conform`."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import shlex
 from collections.abc import Mapping
@@ -55,6 +56,10 @@ class CommandLine:
 
     def for_node(self, socket: str, node: str) -> tuple[str, ...]:
         return tuple(word.replace(SOCKET, socket).replace(NODE, node) for word in self.words)
+
+    def environment(self, socket: str, node: str) -> dict[str, str]:
+        """With the variables from which many drivers read what their flags do not say."""
+        return {**os.environ, "CSI_ENDPOINT": f"{UNIX}{socket}", "NODE_ID": node, "KUBE_NODE_NAME": node}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -1,0 +1,228 @@
+"""Asks a driver: each call is judged by the book, and what it may have made is remembered until it is deleted."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from mooring.base.clock import Clock
+from mooring.base.randomness import Random
+from mooring.conform.abilities import Abilities
+from mooring.conform.check import NotApplicable, Stopped
+from mooring.conform.finding import Finding
+from mooring.conform.made import Made
+from mooring.conform.options import Options
+from mooring.csi.book.errors import REFUSED
+from mooring.csi.book.rule import Breach, Rule
+from mooring.csi.book.subject import named_by
+from mooring.csi.client import Client
+from mooring.csi.driver import Call, Driver, Rpc
+from mooring.csi.errors import DriverError
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.csi.redact import scrubbed
+from mooring.wire.grpc.codes import Code, go_name
+
+AGAIN_S: Final = (0.05, 0.2, 0.5, 1.0, 2.0)
+"""The pauses before a call is made again that was answered with Aborted or Unavailable."""
+_PASSING: Final = frozenset({Code.ABORTED, Code.UNAVAILABLE})
+
+
+class Program(Protocol):
+    """A driver that this run has started."""
+
+    async def restart(self) -> None:
+        """Kills it at once, and starts it again."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of a call. breaches: whether the book has found something in it."""
+
+    response: Any
+    error: DriverError | None
+    breaches: bool
+
+    @property
+    def ok(self) -> bool:
+        return self.error is None
+
+    @property
+    def code(self) -> int:
+        return Code.OK if self.error is None else self.error.code
+
+
+class Asker:
+    """One run's. driver: a client that the book watches, and that tells `breach`. program: None for a driver that somebody else runs."""
+
+    def __init__(self, driver: Client, options: Options, clock: Clock, program: Program | None) -> None:
+        self._driver, self.options, self._clock, self.program = driver, options, clock, program
+        self.abilities = Abilities(frozenset())
+        self.randomness = Random(options.seed)
+        self.made = Made()
+        self.findings: list[Finding] = []
+        self.check = ""
+        """The name of the check under way."""
+        self.count = 0
+        """Breaches so far, each of them."""
+        self._names = 0
+        self._shared: csi.Volume | None = None
+        self._folders: list[Path] = []
+
+    # -- what is found
+
+    def breach(self, breach: Breach) -> None:
+        """The book has found something."""
+        self.count += 1
+        finding = Finding(breach, self.check)
+        if finding.key not in {one.key for one in self.findings}:
+            self.findings.append(finding)
+
+    def finds(self, rule: Rule, rpc: Rpc[Any, Any], request: Any, found: str) -> None:
+        """A check has found something."""
+        about = named_by(rpc, request)
+        self.breach(Breach(rule, rpc.name, str(about or ""), scrubbed(found, request), request=request))
+
+    # -- calls
+
+    async def ask(self, rpc: Rpc[Any, Any], request: Any) -> Outcome:
+        """One call."""
+        request, before = self._with_secrets(rpc, request), self.count
+        key = self.made.began(rpc, request)
+        try:
+            response = await self._driver.invoke(rpc, request, Call(self.options.timeout_s))
+        except DriverError as error:
+            self.made.ended(rpc, request, None, key, is_final=error.final)
+            return Outcome(None, error, self.count > before)
+        self.made.ended(rpc, request, response, key, is_final=True)
+        return Outcome(response, None, self.count > before)
+
+    async def patiently(self, rpc: Rpc[Any, Any], request: Any) -> Outcome:
+        """As a sidecar: again after a passing error."""
+        outcome = await self.ask(rpc, request)
+        for pause_s in AGAIN_S:
+            if outcome.code not in _PASSING:
+                break
+            await self._clock.sleep(pause_s)
+            outcome = await self.ask(rpc, request)
+        return outcome
+
+    async def must(self, rpc: Rpc[Any, Any], request: Any, rule: Rule = REFUSED) -> Any:
+        """The answer of a call that must succeed. rule: the one that is broken where it fails. Raises Stopped."""
+        outcome = await self.patiently(rpc, request)
+        if outcome.ok:
+            return outcome.response
+        if not outcome.breaches:
+            self.finds(rule, rpc, request, f"the driver answers {outcome.error}")
+        raise Stopped(f"{rpc.name} failed: {outcome.error}")
+
+    async def refused(self, rpc: Rpc[Any, Any], request: Any, rule: Rule, *codes: Code, why: str) -> None:
+        """A call that must be refused with one of these codes. why: what is wrong with it."""
+        outcome = await self.ask(rpc, request)
+        if outcome.code not in codes and not outcome.breaches:
+            wanted = " or ".join(go_name(code) for code in codes)
+            self.finds(rule, rpc, request, f"{why}, and the driver answers {outcome.error or 'OK'} in place of {wanted}")
+
+    async def given_up(self, rpc: Rpc[Any, Any], request: Any, after_s: float) -> None:
+        """The caller goes away in the middle of the call."""
+        request = self._with_secrets(rpc, request)
+        key = self.made.began(rpc, request)
+        invoked = self._driver.invoke(rpc, request, Call(self.options.timeout_s))
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(_outcome(invoked), name="conform/call-that-is-given-up")
+            await self._clock.sleep(after_s)
+            task.cancel()
+        if not task.cancelled() and (response := task.result()) is not None:
+            self.made.ended(rpc, request, response, key, is_final=True)
+
+    def _with_secrets(self, rpc: Rpc[Any, Any], request: Any) -> Any:
+        secrets = self.options.secrets.get(rpc.attribute)
+        if secrets and not request.secrets:
+            copy = type(request)()
+            copy.CopyFrom(request)
+            copy.secrets.update(secrets)
+            return copy
+        return request
+
+    # -- what checks begin with
+
+    def name(self, what: str = "volume") -> str:
+        """A new one; the same in each run with this seed."""
+        self._names += 1
+        return f"conform-{self.options.seed}-{what}-{self._names}"
+
+    def needs(self, *abilities: str) -> None:
+        """Raises NotApplicable."""
+        if lacking := self.abilities.lacking(*abilities):
+            raise NotApplicable(f"the driver does not advertise {lacking}")
+
+    def capability(self, mode: str = "SINGLE_NODE_WRITER") -> csi.VolumeCapability:
+        kind: dict[str, Any] = {"block": {}} if self.options.is_block else {"mount": {}}
+        return csi.VolumeCapability(**kind, access_mode={"mode": csi.VolumeCapability.AccessMode.Mode.Value(mode)})
+
+    def a_volume(self, name: str = "", **fields: Any) -> csi.CreateVolumeRequest:
+        """A request for a volume, as the provisioner makes it."""
+        fields = {"capacity_range": {"required_bytes": self.options.size_bytes}, "volume_capabilities": [self.capability()], **fields}
+        request = csi.CreateVolumeRequest(name=name or self.name(), parameters=dict(self.options.parameters), **fields)
+        if self.abilities.topology is not None and "Plugin.VOLUME_ACCESSIBILITY_CONSTRAINTS" in self.abilities:
+            request.accessibility_requirements.requisite.append(self.abilities.topology)
+            request.accessibility_requirements.preferred.append(self.abilities.topology)
+        return request
+
+    def folders(self) -> tuple[str, str]:
+        """A staging_target_path, which is there, and a target_path, of which the folder above is there."""
+        self._names += 1
+        staging, pod = self.options.staging / str(self._names), self.options.targets / str(self._names)
+        for folder in (staging, pod):
+            folder.mkdir(parents=True, exist_ok=True)
+            self._folders.append(folder)
+        return str(staging), str(pod / "target")
+
+    async def shared(self) -> csi.Volume:
+        """A volume for checks that change nothing of it. Raises Stopped, NotApplicable."""
+        if self._shared is None:
+            self._shared = await self.create(self.a_volume())
+        return self._shared
+
+    async def create(self, request: csi.CreateVolumeRequest) -> csi.Volume:
+        """Raises Stopped, NotApplicable."""
+        self.needs("Controller.CREATE_DELETE_VOLUME")
+        volume: csi.Volume = (await self.must(Driver.create_volume, request)).volume
+        if not volume.volume_id:
+            raise Stopped("CreateVolume answers no volume_id")
+        return volume
+
+    def is_shared(self, identity: str) -> bool:
+        return self._shared is not None and self._shared.volume_id == identity
+
+    def seen(self, rule: Rule) -> bool:
+        """True for a rule that this check has found broken."""
+        return any(one.breach.rule is rule and one.check == self.check for one in self.findings)
+
+    def looks_there(self, path: str) -> bool:
+        """True for a path at which something is: the folder above is this process' own, and what is mounted is not touched."""
+        return os.path.lexists(path)
+
+    def remove_folders(self) -> list[str]:
+        """Those that could not be removed."""
+        left = []
+        for folder in self._folders:
+            try:
+                folder.rmdir()
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                left.append(f"folder {folder}: {error.strerror}")
+        self._folders.clear()
+        return left
+
+
+async def _outcome(work: Coroutine[Any, Any, Any]) -> Any:
+    """None for an error."""
+    try:
+        return await work
+    except DriverError:
+        return None

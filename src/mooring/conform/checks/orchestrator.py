@@ -1,0 +1,167 @@
+"""What an orchestrator does when things go wrong: calls at the same time, callers that go away, a driver that is killed, many volumes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from mooring.conform.asker import Asker, Outcome
+from mooring.conform.check import Chapter, NotApplicable
+from mooring.conform.checks.lists import listed
+from mooring.conform.life import ATTACHES, CREATES, begin, create, delete, step
+from mooring.csi.book.errors import REFUSED, STILL_ABORTED
+from mooring.csi.book.lists import LACKS
+from mooring.csi.book.node import AGAIN
+from mooring.csi.book.publishing import REFUSED_AGAIN as PUBLISH_REFUSED
+from mooring.csi.book.rule import Rule
+from mooring.csi.book.volumes import ANOTHER, DELETE_ABSENT, FORGOTTEN, REFUSED_AGAIN
+from mooring.csi.driver import Driver, Rpc
+from mooring.csi.errors import NON_FINAL
+from mooring.csi.proto import csi_pb2 as csi
+
+CHAPTER = Chapter()
+
+AT_ONCE: Final = 4
+MANY_AT_ONCE: Final = 16
+GOES_AFTER_S: Final = (0.0, 0.001, 0.005, 0.02)
+
+
+async def _at_once(asker: Asker, rpc: Rpc[Any, Any], request: Any, rule: Rule) -> list[Outcome]:
+    """The same call several times at once: each is carried out, or put off."""
+    outcomes = await asyncio.gather(*(asker.ask(rpc, request) for _ in range(AT_ONCE)))
+    for one in outcomes:
+        if not one.ok and one.code not in NON_FINAL and not one.breaches:
+            asker.finds(rule, rpc, request, f"of {AT_ONCE} equal calls at the same time one is answered {one.error}")
+            break
+    return outcomes
+
+
+@CHAPTER.check(ANOTHER, CREATES)
+async def create_at_once(asker: Asker) -> None:
+    """Equal CreateVolume calls at the same time make one volume."""
+    request = asker.a_volume()
+    outcomes = await _at_once(asker, Driver.create_volume, request, REFUSED_AGAIN)
+    last = await asker.must(Driver.create_volume, request, REFUSED_AGAIN)
+    ids = {one.response.volume.volume_id for one in outcomes if one.ok} | {last.volume.volume_id}
+    if len(ids) > 1 and not asker.seen(ANOTHER):
+        asker.finds(ANOTHER, Driver.create_volume, request, f"equal calls at the same time made volumes {', '.join(sorted(ids))}")
+
+
+@CHAPTER.check(DELETE_ABSENT, CREATES)
+async def delete_at_once(asker: Asker) -> None:
+    """Equal DeleteVolume calls at the same time answer OK, or Aborted."""
+    volume = await create(asker, asker.a_volume())
+    request = csi.DeleteVolumeRequest(volume_id=volume.volume_id)
+    await _at_once(asker, Driver.delete_volume, request, DELETE_ABSENT)
+    await asker.must(Driver.delete_volume, request, DELETE_ABSENT)
+
+
+@CHAPTER.check(PUBLISH_REFUSED, CREATES, ATTACHES, "Node")
+async def publish_at_once(asker: Asker) -> None:
+    """Equal ControllerPublishVolume calls at the same time answer OK, or Aborted."""
+    life = await begin(asker)
+    await _at_once(asker, Driver.controller_publish_volume, life.publish(), PUBLISH_REFUSED)
+    await step(life, Driver.controller_publish_volume, PUBLISH_REFUSED)
+
+
+@CHAPTER.check(AGAIN, CREATES, "Node")
+async def mount_at_once(asker: Asker) -> None:
+    """Equal calls to the node at the same time answer OK, or Aborted."""
+    life = await begin(asker)
+    for rpc, rule in (*life.there(), *life.back()):
+        if rpc.service == "Node":
+            await _at_once(asker, rpc, life.request(rpc), rule)
+        await step(life, rpc, rule)
+
+
+@CHAPTER.check(STILL_ABORTED, CREATES)
+async def caller_goes_away(asker: Asker) -> None:
+    """After a caller has gone away in the middle of CreateVolume or DeleteVolume, the same call goes through."""
+    for after_s in GOES_AFTER_S:
+        request = asker.a_volume()
+        await asker.given_up(Driver.create_volume, request, after_s)
+        volume = await create_again(asker, request)
+        gone = csi.DeleteVolumeRequest(volume_id=volume.volume_id)
+        await asker.given_up(Driver.delete_volume, gone, after_s)
+        await asker.must(Driver.delete_volume, gone, DELETE_ABSENT)
+
+
+async def create_again(asker: Asker, request: csi.CreateVolumeRequest) -> csi.Volume:
+    volume: csi.Volume = (await asker.must(Driver.create_volume, request, REFUSED_AGAIN)).volume
+    return volume
+
+
+@CHAPTER.check(STILL_ABORTED, CREATES, "Node")
+async def caller_goes_away_on_node(asker: Asker) -> None:
+    """After a caller has gone away in the middle of a call on a volume's way to a pod and back, the same call goes through."""
+    for after_s in GOES_AFTER_S:
+        life = await begin(asker)
+        for rpc, rule in (*life.there(), *life.back()):
+            await asker.given_up(rpc, life.request(rpc), after_s)
+            await step(life, rpc, rule)
+
+
+@CHAPTER.check(FORGOTTEN, CREATES, restarts=True)
+async def volume_after_kill(asker: Asker) -> None:
+    """After kill -9 the driver knows its volumes: CreateVolume gives the same one, and it can be deleted."""
+    assert asker.program is not None
+    request = asker.a_volume()
+    volume = await create(asker, request)
+    await asker.program.restart()
+    again = await create_again(asker, request)
+    if again.volume_id == volume.volume_id:
+        look = csi.ValidateVolumeCapabilitiesRequest(volume_id=volume.volume_id, volume_capabilities=[asker.capability()])
+        await asker.must(Driver.validate_volume_capabilities, look, FORGOTTEN)
+    await delete(asker, volume)
+    await asker.program.restart()
+    await asker.must(Driver.delete_volume, csi.DeleteVolumeRequest(volume_id=volume.volume_id), DELETE_ABSENT)
+
+
+@CHAPTER.check(AGAIN, CREATES, "Node", restarts=True)
+async def kill_between_calls(asker: Asker) -> None:
+    """kill -9 between any two calls of a volume's life: the last call comes again, and life goes on."""
+    assert asker.program is not None
+    life = await begin(asker)
+    for rpc, rule in (*life.there(), *life.back()):
+        await step(life, rpc, REFUSED)
+        await asker.program.restart()
+        await step(life, rpc, rule)
+    await delete(asker, life.volume)
+
+
+@CHAPTER.check(AGAIN, CREATES, "Node", restarts=True)
+async def kill_in_calls(asker: Asker) -> None:
+    """kill -9 in the middle of each call of a volume's life: the call comes again, and life goes on."""
+    assert asker.program is not None
+    life = await begin(asker)
+    for rpc, rule in (*life.there(), *life.back()):
+        await asker.given_up(rpc, life.request(rpc), asker.randomness.uniform(0.0, 0.02))
+        await asker.program.restart()
+        await step(life, rpc, rule)
+    await delete(asker, life.volume)
+
+
+@CHAPTER.check(LACKS, CREATES)
+async def many_volumes(asker: Asker) -> None:
+    """Many volumes at once: all are made, listed where the driver lists, and deleted."""
+    count = asker.options.volumes
+    if not count:
+        raise NotApplicable("it takes long: say how many, as in --volumes 1000")
+    slots = asyncio.Semaphore(MANY_AT_ONCE)
+
+    async def one() -> csi.Volume:
+        async with slots:
+            return await create(asker, asker.a_volume())
+
+    volumes = await asyncio.gather(*(one() for _ in range(count)))
+    if "Controller.LIST_VOLUMES" in asker.abilities:
+        missing = {volume.volume_id for volume in volumes} - await listed(asker, 100)
+        if missing:
+            found = f"{len(missing)} of {count} volumes are on no page, {min(missing)!r} among them"
+            asker.finds(LACKS, Driver.list_volumes, csi.ListVolumesRequest(max_entries=100), found)
+
+    async def gone(volume: csi.Volume) -> None:
+        async with slots:
+            await delete(asker, volume)
+
+    await asyncio.gather(*(gone(volume) for volume in volumes))

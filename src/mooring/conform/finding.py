@@ -1,0 +1,43 @@
+"""A breach that conform has found, in which check, and the call to make by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shlex
+from typing import Any
+
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
+
+from mooring.csi.book.rule import Breach
+from mooring.csi.redact import without_secrets
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """check: the name of the one that showed it."""
+
+    breach: Breach
+    check: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """A driver breaks a rule in one call once, however many checks show it."""
+        return self.breach.rule.number, self.breach.rpc
+
+    def by_hand(self, address: str) -> str:
+        """The call as a command. Secrets are left out: they stand in a file of the reader's own."""
+        if self.breach.request is None:
+            return ""
+        return call_by_hand(self.breach.rpc, self.breach.request, address)
+
+
+def call_by_hand(rpc: str, request: Message, address: str) -> str:
+    has_secrets = "secrets" in request.DESCRIPTOR.fields_by_name and bool(getattr(request, "secrets", None))
+    shown = without_secrets(request)
+    values: dict[str, Any] = MessageToDict(shown, preserving_proto_field_name=True)
+    values.pop("secrets", None)
+    secrets = " --secrets-file FILE" if has_secrets else ""
+    body = shlex.quote(json.dumps(values, sort_keys=True))
+    return f"mooring call {rpc} --csi-address {shlex.quote(address)}{secrets} -f - <<< {body}"

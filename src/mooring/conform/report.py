@@ -1,0 +1,123 @@
+"""A report as text for people, JSON, JUnit's XML and TAP."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from typing import Any, Final
+from xml.etree import ElementTree
+
+from mooring.conform.finding import Finding
+from mooring.conform.runner import End, Report, Result
+
+_WIDTH: Final = 100
+
+
+def line(result: Result) -> str:
+    """One line for a check that has ended."""
+    numbers = ", ".join(sorted({one.breach.rule.number for one in result.findings}))
+    note = f"  {numbers}" if numbers else f"  {result.note}" if result.note else ""
+    return f"{result.end.value:<8}{result.check.name}{note}"
+
+
+def as_text(report: Report, address: str) -> str:
+    return "\n".join(_text(report, address)) + "\n"
+
+
+def _text(report: Report, address: str) -> Iterator[str]:
+    if report.findings:
+        yield ""
+    for finding in sorted(report.findings, key=lambda one: one.key):
+        breach = finding.breach
+        yield from _wrapped("", f"{breach.line}")
+        yield from _wrapped("  Rule: ", f"{breach.rule.asks} {breach.rule.source}")
+        yield from _wrapped("  Kubernetes: ", breach.rule.kubernetes)
+        yield from _wrapped("  Mend: ", breach.rule.mend)
+        yield f"  Check: {finding.check}"
+        if by_hand := finding.by_hand(address):
+            yield f"  By hand: {by_hand}"
+        yield ""
+    for left in report.left:
+        yield f"not deleted: {left}"
+    yield summary(report)
+
+
+def summary(report: Report) -> str:
+    counts = ", ".join(f"{report.count(end)} {end.value}" for end in End if report.count(end))
+    rules = len({one.breach.rule.number for one in report.findings})
+    verdict = f"it broke {rules} {'rule' if rules == 1 else 'rules'} of CSI" if rules else "it broke no rule of CSI"
+    cut = "" if report.is_whole else "; the run did not come to its end"
+    return f"{report.driver or 'the driver'}: {counts or 'no check was made'}; {verdict}{cut}"
+
+
+def _wrapped(head: str, text: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent=head, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+
+
+def as_values(report: Report, address: str) -> dict[str, Any]:
+    checks = [
+        {"name": one.check.name, "rule": one.check.rule.number, "result": one.end.value, "seconds": round(one.seconds, 3), "note": one.note}
+        for one in report.results
+    ]
+    findings = [_values(one, address) for one in sorted(report.findings, key=lambda one: one.key)]
+    return {"driver": report.driver, "complete": report.is_whole, "checks": checks, "findings": findings, "notDeleted": report.left}
+
+
+def _values(finding: Finding, address: str) -> dict[str, Any]:
+    breach = finding.breach
+    return {
+        "rule": breach.rule.number,
+        "rpc": breach.rpc,
+        "subject": breach.subject,
+        "found": breach.found,
+        "check": finding.check,
+        "demand": breach.rule.asks,
+        "source": breach.rule.source,
+        "kubernetes": breach.rule.kubernetes,
+        "mend": breach.rule.mend,
+        "byHand": finding.by_hand(address),
+    }
+
+
+def as_junit(report: Report, address: str) -> str:
+    suite = ElementTree.Element(
+        "testsuite",
+        name=f"mooring conform: {report.driver}",
+        tests=str(len(report.results)),
+        failures=str(report.count(End.BROKEN)),
+        errors=str(report.count(End.STOPPED)),
+        skipped=str(report.count(End.SKIPPED)),
+        time=f"{sum(one.seconds for one in report.results):.3f}",
+    )
+    for one in report.results:
+        case = ElementTree.SubElement(suite, "testcase", classname=one.check.rule.number, name=one.check.name, time=f"{one.seconds:.3f}")
+        if one.end is End.SKIPPED:
+            ElementTree.SubElement(case, "skipped", message=one.note)
+        elif one.end is End.STOPPED:
+            ElementTree.SubElement(case, "error", message=one.note)
+        elif one.end is End.BROKEN:
+            failure = ElementTree.SubElement(case, "failure", message="; ".join(_told(report, one)))
+            failure.text = "\n".join(finding.by_hand(address) for finding in one.findings)
+    ElementTree.indent(suite)
+    return f"<?xml version='1.0' encoding='utf-8'?>\n{ElementTree.tostring(suite, encoding='unicode')}\n"
+
+
+def as_tap(report: Report, _address: str) -> str:
+    return "\n".join(_tap(report)) + "\n"
+
+
+def _tap(report: Report) -> Iterator[str]:
+    yield "TAP version 13"
+    yield f"1..{len(report.results)}"
+    for number, one in enumerate(report.results, 1):
+        ok = "ok" if one.end in (End.KEPT, End.SKIPPED) else "not ok"
+        skip = f" # SKIP {one.note}" if one.end is End.SKIPPED else ""
+        yield f"{ok} {number} - {one.check.name}{skip}"
+        if ok != "ok":
+            yield from (f"# {text}" for text in _told(report, one))
+
+
+def _told(report: Report, result: Result) -> list[str]:
+    """What a broken check says. What another check showed first is told there."""
+    told = [finding.breach.line for finding in result.findings]
+    return told or [result.note or "a rule that another check has found broken"]

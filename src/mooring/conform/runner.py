@@ -1,0 +1,146 @@
+"""Runs checks against a driver, deletes what they have made, and says how each of them ended."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import enum
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from mooring.base.clock import Clock
+from mooring.conform import abilities as able
+from mooring.conform.abilities import Abilities
+from mooring.conform.asker import Asker
+from mooring.conform.check import Check, NotApplicable, Stopped
+from mooring.conform.finding import Finding
+from mooring.csi.driver import Driver
+from mooring.csi.proto import csi_pb2 as csi
+
+TRIES: Final = 3
+CLEAN_S_MAX: Final = 60.0
+"""For deleting what is left after Ctrl-C."""
+
+
+class End(enum.Enum):
+    KEPT = "kept"
+    BROKEN = "broken"
+    SKIPPED = "skipped"
+    STOPPED = "stopped"
+    """It could not go on: a call failed for which another check has found the rule already."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Result:
+    """how a check ended. note: why, for one that was skipped or stopped. findings: those that it was the first to show."""
+
+    check: Check
+    end: End
+    seconds: float
+    note: str = ""
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclasses.dataclass(slots=True)
+class Report:
+    """driver: its name and version. left: what could not be deleted. is_whole: False after Ctrl-C."""
+
+    driver: str = ""
+    results: list[Result] = dataclasses.field(default_factory=list)
+    findings: list[Finding] = dataclasses.field(default_factory=list)
+    left: list[str] = dataclasses.field(default_factory=list)
+    is_whole: bool = False
+
+    @property
+    def is_good(self) -> bool:
+        return self.is_whole and not self.findings and not self.left and not any(one.end is End.STOPPED for one in self.results)
+
+    def count(self, end: End) -> int:
+        return sum(one.end is end for one in self.results)
+
+
+async def run(asker: Asker, checks: Sequence[Check], clock: Clock, report: Report, on_result: Callable[[Result], None]) -> None:
+    """Fills the report. What was made is deleted in any case, also when the run is cancelled."""
+    try:
+        asker.check = "introduction"
+        report.driver, asker.abilities = await introduced(asker)
+        for check in ordered(checks, asker):
+            result = await _one(asker, check, clock)
+            report.results.append(result)
+            on_result(result)
+        report.is_whole = True
+    finally:
+        asker.check = "cleaning up"
+        try:
+            async with asyncio.timeout(CLEAN_S_MAX):
+                await clean(asker, report, clock, whole=True)
+        except TimeoutError:
+            report.left += [" ".join(filter(None, key)) for key, _ in asker.made.undone_by()]
+        report.left += asker.remove_folders()
+        report.findings = list(asker.findings)
+
+
+def ordered(checks: Sequence[Check], asker: Asker) -> list[Check]:
+    """As they are written for seed 0; another seed has an order of its own."""
+    found: list[object] = [one for one in checks if not asker.options.only or one.name in asker.options.only]
+    if asker.options.seed:
+        asker.randomness.shuffle(found)
+    return [one for one in found if isinstance(one, Check)]
+
+
+async def introduced(asker: Asker) -> tuple[str, Abilities]:
+    """The driver's name, and what it can do. Raises Stopped."""
+    info = await asker.must(Driver.get_plugin_info, csi.GetPluginInfoRequest())
+    plugin = await asker.must(Driver.get_plugin_capabilities, csi.GetPluginCapabilitiesRequest())
+    words, node_id, volumes_max, topology = able.of_plugin(plugin), "", 0, None
+    controller = await asker.ask(Driver.controller_get_capabilities, csi.ControllerGetCapabilitiesRequest())
+    if "Plugin.CONTROLLER_SERVICE" in words and controller.ok:
+        words |= able.of_service("Controller", controller.response, csi.ControllerServiceCapability.RPC)
+    group = await asker.ask(Driver.group_controller_get_capabilities, csi.GroupControllerGetCapabilitiesRequest())
+    if "Plugin.GROUP_CONTROLLER_SERVICE" in words and group.ok:
+        words |= able.of_service("Group", group.response, csi.GroupControllerServiceCapability.RPC)
+    node = await asker.ask(Driver.node_get_capabilities, csi.NodeGetCapabilitiesRequest())
+    if node.ok:
+        words |= {"Node"} | able.of_service("Node", node.response, csi.NodeServiceCapability.RPC)
+        answer = await asker.must(Driver.node_get_info, csi.NodeGetInfoRequest())
+        node_id, volumes_max = answer.node_id, answer.max_volumes_per_node
+        topology = answer.accessible_topology if answer.HasField("accessible_topology") else None
+    return f"{info.name} {info.vendor_version}", Abilities(frozenset(words), node_id, volumes_max, topology)
+
+
+async def _one(asker: Asker, check: Check, clock: Clock) -> Result:
+    began, before, seen = clock.now(), len(asker.findings), asker.count
+    asker.check = check.name
+    end, note = End.KEPT, ""
+    try:
+        if check.restarts and asker.program is None:
+            raise NotApplicable("this run has not started the driver, so it can't start it again: give a command or a class")
+        asker.needs(*check.needs)
+        await check.run(asker)
+    except NotApplicable as reason:
+        end, note = End.SKIPPED, str(reason)
+    except Stopped as reason:
+        end, note = End.STOPPED, str(reason)
+    await clean(asker, None, clock, whole=False)
+    if asker.count > seen:
+        end, note = End.BROKEN, ""
+    return Result(check, end, clock.now() - began, note, tuple(asker.findings[before:]))
+
+
+async def clean(asker: Asker, report: Report | None, clock: Clock, *, whole: bool) -> None:
+    """Deletes what the checks have made. whole: also the volume that they share, and what fails now is named in the report."""
+    for attempt in range(TRIES if whole else 1):
+        for (_, identity, _), (rpc, request) in list(asker.made.undone_by()):
+            if not whole and asker.is_shared(identity):
+                continue
+            if attempt:
+                await clock.sleep(0.2 * attempt)
+            await asker.patiently(rpc, request)  # an unsure creation is made again, to learn its id; its end is the next entry's
+    if report is None:
+        return
+    for (kind, identity, where), (rpc, request) in list(asker.made.undone_by()):
+        outcome = await asker.ask(rpc, request)
+        if kind.endswith("named") and outcome.ok:
+            continue
+        if not outcome.ok:
+            report.left.append(f"{kind} {where or identity}{f' (volume {identity})' if where else ''}: {outcome.error}")

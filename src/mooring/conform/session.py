@@ -1,0 +1,72 @@
+"""One run of conform against a driver: connects, runs the checks, and lets everything go."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from mooring.base.clock import Clock
+from mooring.conform.asker import Asker, Program
+from mooring.conform.check import Check, Stopped
+from mooring.conform.options import Options
+from mooring.conform.runner import Report, Result, run
+from mooring.conform.sight import Sight
+from mooring.conform.watched import Watch, WatchedDriver
+from mooring.csi.book.rule import Breach
+from mooring.csi.book.watcher import Watcher
+from mooring.csi.wire_driver import WireDriver
+
+CONNECT_S_MAX: Final = 60.0
+"""A command may compile the driver first, as `go run` does."""
+NODE: Final = ""
+"""One socket is the controller and one node: the rules speak of no place."""
+_CREDENTIALS: Final = struct.Struct("3i")
+
+
+@asynccontextmanager
+async def asking(
+    path: Path, options: Options, clock: Clock, *, sees: bool, program: Program | None, connect_s: float = CONNECT_S_MAX
+) -> AsyncGenerator[Asker, None]:
+    """Asks the driver at this socket as long as the block runs. sees: its mounts are those of this process. Raises ConfigError."""
+    told: list[Callable[[Breach], None]] = []
+    watcher = Watcher(lambda breach: told[0](breach), every=True)
+    watch = Watch(watcher, NODE, Sight() if sees else None)
+    driver = WatchedDriver(str(path), watch=watch, clock=clock)
+    asker = Asker(driver, options, clock, program)
+    told.append(asker.breach)
+    await driver.connect(connect_s, "start the driver, or check the command: it must serve on the path that it gets for {socket}")
+    try:
+        yield asker
+    finally:
+        await driver.close()
+
+
+async def judge(asker: Asker, checks: Sequence[Check], clock: Clock, report: Report, on_result: Callable[[Result], None]) -> None:
+    """Runs the checks; a driver that does not introduce itself has a report, too."""
+    try:
+        await run(asker, checks, clock, report, on_result)
+    except Stopped as reason:
+        report.left.append(f"nothing could be asked: {reason}")
+
+
+async def ready_at(path: Path, clock: Clock) -> None:
+    """Returns when a driver answers at this socket. Raises ConfigError."""
+    driver = WireDriver(str(path), clock=clock)
+    await driver.connect(CONNECT_S_MAX, "the driver was killed and started again")
+    await driver.close()
+
+
+def shares_mounts(path: Path) -> bool:
+    """True where the process that listens on this socket has the mounts of this process."""
+    try:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+            pid, _, _ = _CREDENTIALS.unpack(client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+        return os.readlink(f"/proc/{pid}/ns/mnt") == os.readlink("/proc/self/ns/mnt")
+    except OSError:
+        return False

@@ -1,0 +1,106 @@
+"""`mooring conform` as people type it: the forms of a driver, of its answer, and the exit codes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.support import mount_driver
+from tests.support.mooring_dev import needs_mounts
+from tests.support.waiting import eventually
+
+pytestmark = [pytest.mark.slow]
+
+PLAIN = f"{sys.executable} -c 'from tests.support import broken_drivers, mount_driver; mount_driver.main(broken_drivers.PlainFolder)'"
+MOORING = [sys.executable, "-m", "mooring.cli.mooring"]
+
+
+def conform(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*MOORING, "conform", *words], capture_output=True, text=True, timeout=120, check=False)
+
+
+def hostpath(folder: Path, *flags: str) -> str:
+    words = [*MOORING, "driver", "hostpath", "--endpoint=unix://{socket}", f"--state={folder / 'state'}", "--node-id={node}", *flags]
+    return " ".join(words)
+
+
+def test_a_good_driver_that_is_killed_again_and_again_keeps_every_rule(tmp_path: Path) -> None:
+    needs_mounts()
+    done = conform(hostpath(tmp_path), "--volume-mib=1")
+    assert 0 == done.returncode, done.stdout[-3000:] + done.stderr
+    assert "kept    kill-between-calls\n" in done.stdout
+    assert done.stdout.endswith("it broke no rule of CSI\n")
+    assert [] == list((tmp_path / "state" / "volumes").iterdir())
+
+
+def test_a_driver_that_forgets_its_volumes_when_it_is_killed_is_caught(tmp_path: Path) -> None:
+    """Each of its processes begins with an empty folder."""
+    needs_mounts()
+    script = tmp_path / "forgets"
+    program = " ".join([*MOORING, "driver", "hostpath", '--endpoint="unix://$1"', f'--state="{tmp_path}/$$"', "--node-id=n"])
+    script.write_text(f"#!/bin/sh\nexec {program}\n")
+    script.chmod(0o755)
+    done = conform(f"{script} {{socket}}", "--volume-mib=1", "--only=volume-after-kill,kill-between-calls,kill-in-calls", "-o=json")
+    report = json.loads(done.stdout)
+    assert 1 == done.returncode
+    assert ["broken"] * 3 == [one["result"] for one in report["checks"]]
+    assert "CSI201" in {one["rule"] for one in report["findings"]}
+
+
+def test_ctrl_c_deletes_what_was_made_and_says_that_the_run_was_cut(tmp_path: Path) -> None:
+    needs_mounts()
+    words = [*MOORING, "conform", hostpath(tmp_path), "--volume-mib=1", "--volumes=5000", "--only=many-volumes"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
+        volumes = tmp_path / "state" / "volumes"
+        eventually(lambda: volumes.is_dir() and len(list(volumes.iterdir())) > 50, 30, "volumes are made")
+        running.send_signal(signal.SIGINT)
+        output, _ = running.communicate(timeout=100)
+    assert 1 == running.returncode, output
+    assert output.endswith("the run did not come to its end\n")
+    assert [] == list(volumes.iterdir()), output
+
+
+def test_a_seed_is_an_order_of_its_own_and_repeats(tmp_path: Path) -> None:
+    needs_mounts()
+
+    def order(seed: int) -> list[str]:
+        done = conform(hostpath(tmp_path), "--volume-mib=1", "-o=json", f"--seed={seed}")
+        return [one["name"] for one in json.loads(done.stdout)["checks"]]
+
+    first = order(7)
+    assert first == order(7)
+    assert first != order(8)
+
+
+@pytest.mark.parametrize(
+    ("output", "sign"), [("tap", "not ok "), ("junit", "<failure"), ("json", '"CSI511"'), ("text", "By hand: mooring call")]
+)
+def test_a_driver_that_does_not_mount_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, sign: str) -> None:
+    needs_mounts()
+    monkeypatch.setenv(mount_driver.FOLDER, str(tmp_path / "volumes"))
+    done = conform(f"{PLAIN} --endpoint unix://{{socket}}", "--volume-mib=1", "--only=life", f"-o={output}")
+    assert 1 == done.returncode, done.stdout + done.stderr
+    assert sign in done.stdout
+    if output == "junit":
+        assert "1" == ElementTree.fromstring(done.stdout).get("failures")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "name one driver"),
+        (("nonsense",), "none of the three forms"),
+        (("unix:///nowhere.sock", "--only=no-such-check"), "there is no check 'no-such-check'"),
+        (("false {socket}", "--only=probe"), "ended with exit code 1 before it served"),
+    ],
+)
+def test_wrong_use_is_told_with_exit_code_2(words: tuple[str, ...], said: str) -> None:
+    done = conform(*words)
+    assert 2 == done.returncode
+    assert said in done.stderr
