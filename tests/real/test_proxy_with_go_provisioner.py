@@ -52,6 +52,8 @@ class Faulty(StorageParts):
             "--mounts=link",
         ]
         self._programs["driver"] = Program([*mooring, "driver", "hostpath", *flags], self.folder / "driver.log")
+        # The Go csi-provisioner ends when its first Probe fails.
+        eventually(lambda: '"Serving"' in self._programs["driver"].output_alive(), WAIT_S, "the driver serves")
         flags = [f"--listen=unix://{proxy}", f"--to=unix://{driver}", f"--faults={self.folder / 'faults.yaml'}"]
         self.proxy = Program([*mooring, "proxy", *flags, f"--record={self.folder / 'record'}"], self.folder / "proxy.log")
         self._programs["proxy"] = self.proxy

@@ -20,8 +20,6 @@ from tests.support.bent_drivers import SECRET, Bent, TellsSecrets, reference
 
 BIN = Path(sys.executable).parent
 
-TIMEOUT_S = 2.0
-
 
 async def conform(folder: Path, bent: type[Bent] | None = None, **options: Any) -> Report:
     """Against the reference driver, over links, bent or not."""
@@ -30,7 +28,7 @@ async def conform(folder: Path, bent: type[Bent] | None = None, **options: Any) 
     given = Options(
         staging=folder / "staging",
         targets=folder / "pods",
-        timeout_s=TIMEOUT_S,
+        timeout_s=Bent.timeout_s if bent is None else bent.timeout_s,
         volume_mib=1,
         mutable_parameters={"iops": "1"},
         secrets=secrets,
