@@ -37,5 +37,6 @@ class Upgrades:
                     self._world.backend.machines[node].make_socket(driver)
 
     def _upgrade(self, service: NodeService) -> None:
-        service.become(stages=self._randomness.happens(0.5) or service.has_staged, stats=self._randomness.happens(0.5))
+        stages, stats = self._randomness.happens(0.5), self._randomness.happens(0.5)
         service.restart(self._randomness.uniform(0.0, AWAY_S_MAX))
+        service.become(stages=stages or service.has_staged, stats=stats)  # a call that the restart ends may have staged something
