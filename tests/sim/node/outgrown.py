@@ -42,11 +42,11 @@ def _ready_devices_stay_unstaged() -> Planted:
         publish = steps.publish
 
         async def trusted(self: Any, state: VolumeState, volume: Volume, use: PodUse) -> None:
-            before, state.may_be_staged = state.may_be_staged, True
+            before, state.is_unstaged = state.is_unstaged, False
             try:
                 await publish(self, state, volume, use)
             finally:
-                state.may_be_staged = before
+                state.is_unstaged = before
 
         return mock.patch.object(steps, "publish", trusted)
 

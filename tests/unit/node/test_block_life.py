@@ -158,6 +158,28 @@ async def test_BLK1_a_driver_that_comes_to_stage_stages_what_other_pods_have(wor
 
 
 @in_virtual_time
+async def test_BLK1_what_the_disk_tells_of_does_not_count_once_the_driver_has_come_to_stage_again(
+    world: VolumesWorld, tools: FakeTools
+) -> None:
+    """As test_MNT2_what_the_disk_tells_of_does_not_count_once_the_driver_has_come_to_stage_again."""
+    async with world.agent():
+        volume, first = await running(world)
+    world.driver.able = ()
+    async with world.agent():
+        await world.until_calls(STAGE, PUBLISH, PUBLISH)
+        world.driver.able = (NODE_RPC.STAGE_UNSTAGE_VOLUME,)
+        await world.register()
+        second = await world.running_pod(volume, devices=True)
+        await world.until_calls(STAGE, PUBLISH, PUBLISH, STAGE, PUBLISH)
+        for pod in (first, second):
+            await world.delete_pod(pod)
+            await world.gone(PODS, pod["metadata"]["name"])
+        await world.until_called(UNSTAGE)
+        await world.settle()
+        assert ([], [], []) == (world.left(), tools.backing_files, await world.in_use())
+
+
+@in_virtual_time
 async def test_BLK3_a_stage_that_failed_for_good_leaves_no_folder(world: VolumesWorld, tools: FakeTools) -> None:
     world.driver.always(STAGE, Fail(Code.INTERNAL))
     async with world.agent():

@@ -94,6 +94,29 @@ async def test_MNT2_a_driver_that_comes_to_stage_stages_what_other_pods_have(wor
 
 
 @in_virtual_time
+async def test_MNT2_what_the_disk_tells_of_does_not_count_once_the_driver_has_come_to_stage_again(world: VolumesWorld) -> None:
+    """Seed 9341 of the node: the node rebooted, and the volume was ready without staging beside the record of its former staging."""
+    async with world.agent():
+        volume = await world.volume()
+        first = await world.running_pod(volume)
+    for point in world.mounts.points:
+        world.mounts.unmount(point, keeps_folder=True)
+    world.driver.able = ()
+    async with world.agent():
+        await world.until_calls(STAGE, PUBLISH, PUBLISH)
+        world.driver.able = (NODE_RPC.STAGE_UNSTAGE_VOLUME,)
+        await world.register()
+        second = await world.running_pod(volume)
+        await world.until_calls(STAGE, PUBLISH, PUBLISH, STAGE, PUBLISH)
+        for pod in (first, second):
+            await world.delete_pod(pod)
+            await world.gone(PODS, pod["metadata"]["name"])
+        await world.until_called(UNSTAGE)
+        await world.settle()
+        assert ([], []) == (world.left(), await world.in_use())
+
+
+@in_virtual_time
 async def test_MNT2_a_refused_stage_does_not_count_once_the_driver_has_come_to_stage_again(world: VolumesWorld) -> None:
     """Seed 336 of the node: the driver refused, was ready without staging for a while, and then staged again."""
     async with world.agent():

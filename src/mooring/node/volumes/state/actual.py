@@ -64,9 +64,10 @@ class Publication:
 class VolumeState:
     """One volume.
 
-    may_be_staged: the driver was asked to stage it, or is about to be; false for one that does not stage. label: the SELinux label that
-    it is mounted with, "" for none. attachable: it needs an attachment.
-    attachment: as this node has asked for it, where it attaches by itself. attach_wait: what that waits for, and until when.
+    may_be_staged: the driver was asked to stage it, or is about to be; false for one that does not stage. is_unstaged: it is ready
+    (DONE) without staging, for its driver did not stage then. label: the SELinux label that it is mounted with, "" for none. attachable:
+    it needs an attachment. attachment: as this node has asked for it, where it attaches by itself. attach_wait: what that waits for, and
+    until when.
     context: what the attacher noted for this node. size_bytes: that it has on this node, 0 while that is not known. grown: the version
     of the claim whose growth is done with. growth_was_refused: for good, at the last try or before. may_not_grow: the driver says that
     it is in use; not asked again until the volume has left the node.
@@ -78,6 +79,7 @@ class VolumeState:
     volume: Volume
     device: Stand = Stand.ABSENT
     may_be_staged: bool = False
+    is_unstaged: bool = False
     label: str = ""
     device_was_found: bool = False
     attachable: bool = False

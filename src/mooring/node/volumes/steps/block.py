@@ -63,13 +63,13 @@ class BlockSteps(StepTools):
                     await self._undo(volume, step, error, self._files.end, volume.spec_name)
                     state.device, state.may_be_staged = Stand.ABSENT, False
                 raise self._failed(step, str(error), uncertain=not error.final) from None
-        state.device = Stand.DONE
+        state.device, state.is_unstaged = Stand.DONE, not stages
 
     async def publish(self, state: VolumeState, volume: Volume, use: PodUse) -> None:
         """The pod's device file, and the link to it, are there afterwards. volume: as the pod's own PersistentVolume has it."""
         step = "MapPodDevice"
         driver, able = await self._able(volume, step)
-        if requests.STAGES in able and not state.may_be_staged:  # the driver has come to stage volumes since
+        if requests.STAGES in able and state.is_unstaged:  # the driver has come to stage volumes since
             await self.stage(state, use)
         injected = await self._injection(volume, use, step)
         secrets = await self._secret(volume.publish_secret, step)

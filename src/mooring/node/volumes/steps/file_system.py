@@ -45,7 +45,7 @@ class FileSystemSteps(StepTools):
         volume, step = state.volume, "MountDevice"
         driver, able = await self._able(volume, step)
         if requests.STAGES not in able:
-            state.device = Stand.DONE
+            state.device, state.is_unstaged = Stand.DONE, True
             return
         secrets = await self._secret(volume.stage_secret, step)
         staging = self._layout.staging(volume.driver, volume.handle)
@@ -63,7 +63,7 @@ class FileSystemSteps(StepTools):
                 await self._undo(volume, step, error, self._files.end, staging.parent, staging.name)
                 state.device, state.may_be_staged = Stand.ABSENT, False
             raise self._failed(step, str(error), uncertain=not error.final) from None
-        state.device = Stand.DONE
+        state.device, state.is_unstaged = Stand.DONE, False
 
     async def publish(self, state: VolumeState, volume: Volume, use: PodUse) -> None:
         """The volume is in the pod's folder afterwards. volume: as the pod's own PersistentVolume has it."""
@@ -71,7 +71,7 @@ class FileSystemSteps(StepTools):
         driver, able = await self._able(volume, step)
         staging = self._layout.staging(volume.driver, volume.handle) if requests.STAGES in able and not volume.is_inline else None
         policy = self._policy(volume, step)
-        if staging is not None and not state.may_be_staged:  # the driver has come to stage volumes since
+        if staging is not None and state.is_unstaged:  # the driver has come to stage volumes since
             await self.stage(state, use)
         injected = await self._injection(volume, use, step)
         secrets = await self._secret(volume.publish_secret, step)
