@@ -134,7 +134,7 @@ class Machine:
         """People put the records right that nobody has written or removed since.
 
         Where a raw device's record is lost, and nothing is staged or published any more (the machine was rebooted, say), they remove the
-        folders that are left, as the agent's log asks: until then it can't know that there is nothing.
+        folders that are left, with empty files of pods in them, as the agent's log asks: until then it can't know that there is nothing.
         """
         for path, spoiled in self.spoiled.items():
             if spoiled.before is not None and path.parent.is_dir() and _content(path) == spoiled.now and (spoiled.now or self._holds(path)):
@@ -145,10 +145,14 @@ class Machine:
         self.spoiled.clear()
 
     def _remove_device_folders(self, name: str) -> None:
-        """Those of a raw device, as far as they are empty."""
+        """Those of a raw device, as far as nothing is in them but the empty files that tell for which pods it was."""
         layout = self.layout
-        of_all = layout.block_staging(name), layout.block_publish(name, "pod").parent, layout.block_map(name)
-        for folder in (*of_all, layout.block_record_folder(name), layout.block_volume(name)):
+        of_pods = layout.block_publish(name, "pod").parent, layout.block_map(name)
+        for file in (file for folder in of_pods if folder.is_dir() for file in folder.iterdir()):
+            if str(file) not in self.mounts and not file.stat().st_size:
+                file.unlink()
+                self.devices.discard(str(file))
+        for folder in (layout.block_staging(name), *of_pods, layout.block_record_folder(name), layout.block_volume(name)):
             with contextlib.suppress(OSError):
                 folder.rmdir()
 
