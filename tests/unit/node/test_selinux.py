@@ -116,6 +116,24 @@ async def test_the_label_is_an_option_of_staging_and_publishing_and_stands_in_th
             assert label == (world.record(folder) or {})["seLinuxMountContext"]
 
 
+@in_virtual_time
+async def test_of_a_driver_that_does_not_stage_the_first_pod_s_label_counts(world: VolumesWorld, on_selinux: None) -> None:
+    """It was staged under no label, so it seemed, and was taken back for the label that the pod wants, on and on."""
+    await world.no_attach(seLinuxMount=True)
+    world.driver.able = ()
+    async with world.agent():
+        volume = await world.volume(modes=ONE_POD, attached=False)
+        first = await world.pod(volume, **options("s0:c1"))
+        await world.settle(0.5)
+        assert [PUBLISH] == world.driver.calls_for_volumes()
+        second = await world.pod(volume, **options("s0:c2"))
+        await world.until_told(second, "already in use by another pod")
+        await world.delete_pod(first)
+        await world.shown(PODS, second["metadata"]["name"], lambda pod: pod["status"]["phase"] == "Running", "runs")
+        flags = [list(call.request.volume_capability.mount.mount_flags) for call in world.driver.made(PUBLISH)]
+        assert [[f'context="system_u:object_r:container_file_t:s0:c{number}"'] for number in (1, 2)] == flags
+
+
 @pytest.mark.parametrize(("spec", "modes"), [({"seLinuxMount": False}, ONE_POD), ({"seLinuxMount": True}, ("ReadWriteOnce",))])
 @in_virtual_time
 async def test_without_the_drivers_word_or_for_several_pods_there_is_no_label(

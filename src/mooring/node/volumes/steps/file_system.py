@@ -45,7 +45,7 @@ class FileSystemSteps(StepTools):
         volume, step = state.volume, "MountDevice"
         driver, able = await self._able(volume, step)
         if requests.STAGES not in able:
-            state.device, state.is_unstaged = Stand.DONE, True
+            state.device, state.is_unstaged, state.label = Stand.DONE, True, use.label
             return
         secrets = await self._secret(volume.stage_secret, step)
         staging = self._layout.staging(volume.driver, volume.handle)
