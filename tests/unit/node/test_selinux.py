@@ -12,6 +12,7 @@ from mooring.node.volumes import controller
 from mooring.node.volumes.pods import selinux
 from mooring.node.volumes.pods.selinux import LabelConflict, default_context, mount_label
 from mooring.node.volumes.state.desired import Volume
+from mooring.node.volumes.state.folders import RECORD
 from tests.support.builders import CONTAINER, a_pod, typed
 from tests.support.node_driver import PUBLISH, STAGE, UNPUBLISH, UNSTAGE
 from tests.support.virtual_loop import in_virtual_time
@@ -176,3 +177,18 @@ async def test_what_is_found_at_a_start_is_staged_again_under_its_own_label(worl
         await world.until_calls(STAGE, PUBLISH)
         flags = [call.request.volume_capability.mount.mount_flags for call in world.driver.made(STAGE, PUBLISH)]
         assert [['context="system_u:object_r:container_file_t:s0:c1"']] * 2 == flags
+
+
+@in_virtual_time
+async def test_what_no_record_tells_of_at_a_start_has_the_label_of_the_pod_in_whose_folder_it_is(
+    world: VolumesWorld, on_selinux: None
+) -> None:
+    await world.no_attach(seLinuxMount=True)
+    world.driver.able = ()
+    async with world.agent():
+        pod = await world.running_pod(await world.volume(modes=ONE_POD, attached=False), **options("s0:c1"))
+    (world.target(pod, "vol").parent / RECORD).write_text("{")
+    world.driver.calls.clear()
+    async with world.agent():
+        await world.until_calls(PUBLISH)
+        assert ['context="system_u:object_r:container_file_t:s0:c1"'] == list(world.request(PUBLISH).volume_capability.mount.mount_flags)

@@ -19,6 +19,7 @@ from tests.support.fake_mounts import FakeTools
 from tests.support.node_driver import NODE_RPC, PUBLISH, UNPUBLISH, UNSTAGE
 from tests.support.node_habits import NodeHabits
 from tests.support.recording import RecordingCluster
+from tests.support.scripted_driver import Wait
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.node.test_injected_life import inline
 from tests.unit.node.volume_world import Bound, VolumesWorld
@@ -178,20 +179,50 @@ async def test_a_pod_s_folder_that_can_t_be_listed_keeps_what_is_mounted_in_it(
     scene = await spoilt(world, ROWS["file-system-of-a-driver-that-does-not-stage"], GONE)
     scene.mend()
     await world.users.delete(PODS, scene.pod["metadata"]["name"], "default", grace_period_s=0)
-    folder, scandir = world.layout.pod_volumes(scene.pod["metadata"]["uid"]), os.scandir
+    with monkeypatch.context() as patched:
+        _can_t_be_listed(world.layout.pod_volumes(scene.pod["metadata"]["uid"]), patched)
+        async with world.agent():
+            await scene.goes_on(60)
+            assert [] == world.driver.calls_for_volumes()
+            patched.undo()
+            await scene.is_taken_back()
+
+
+@in_virtual_time
+async def test_a_pod_s_folder_that_can_t_be_listed_may_have_what_the_pod_wants(
+    world: VolumesWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed 6095 of the node: the call of a killed agent mounts late, and the pod is deleted before."""
+    world.driver.able = ()
+    async with world.agent():
+        volume = await world.volume()
+        world.driver.script(PUBLISH, Wait(600.0))
+        pod = await world.pod(volume)
+        await world.until_called(PUBLISH)
+    with monkeypatch.context() as patched:
+        _can_t_be_listed(world.layout.pod_volumes(pod["metadata"]["uid"]), patched)
+        async with world.agent(is_registered=False):
+            await world.settle(5.0)
+            await world.delete_pod(pod)
+            await world.settle(5.0)
+            world.mounts.mount(world.target(pod, "vol"))
+            assert [volume.unique] == await world.in_use()
+            await world.register()
+            await world.gone(PODS, pod["metadata"]["name"])
+            assert [PUBLISH, UNPUBLISH] == world.driver.calls_for_volumes()
+            await world.settle(5.0)
+            assert ([], []) == (world.mounts.points, await world.in_use())
+
+
+def _can_t_be_listed(folder: Path, patched: pytest.MonkeyPatch) -> None:
+    scandir = os.scandir
 
     def fails(place: Any = ".") -> Any:
         if str(place) == str(folder):
             raise OSError(5, "Input/output error", str(place))
         return scandir(place)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "scandir", fails)
-        async with world.agent():
-            await scene.goes_on(60)
-            assert [] == world.driver.calls_for_volumes()
-            patched.undo()
-            await scene.is_taken_back()
+    patched.setattr(os, "scandir", fails)
 
 
 @in_virtual_time

@@ -126,7 +126,7 @@ class NodeVolumes:
             self.controller.add(unique)
         self._unread.begin(found.unread)
         self.unread_devices.begin()
-        self.pod_folders.begin(found.unlisted_pods)
+        self.pod_folders.begin(sorted(found.unread.unlisted_pods))
         self._names.before = frozenset(node.status.volumes_in_use or ())
         self.in_use.begin(self._names.before)
 

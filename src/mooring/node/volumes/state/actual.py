@@ -19,7 +19,7 @@ from mooring.control.caches import Caches
 from mooring.control.result import Because
 from mooring.kube.cache.informer import Change
 from mooring.kube.cluster import Selection
-from mooring.node.volumes.state.desired import DesiredState, Volume, shares
+from mooring.node.volumes.state.desired import DesiredState, PodUse, Volume, shares
 
 
 class Stand(enum.Enum):
@@ -150,10 +150,10 @@ class ActualState:
 
     # -- one volume
 
-    def state(self, unique: str, settle: Callable[[VolumeState, dict[str, str]], None]) -> VolumeState | None:
+    def state(self, unique: str, settle: Callable[[VolumeState, Mapping[str, PodUse]], None]) -> VolumeState | None:
         """The state of the volume; begun for one that a pod wants, None for one that is neither wanted nor here.
 
-        settle: told, of one that is wanted as it is here, the name of the PersistentVolume by which each pod wants it.
+        settle: told, of one that is wanted as it is here, the pods' uses of it.
         """
         state = self.states.get(unique)
         wanted = self.desired.volume(unique, state.volume.spec_name if state is not None else "")
@@ -165,7 +165,7 @@ class ActualState:
             state.attachable = self.is_attachable(wanted)
         state.volume = wanted
         state.size_bytes = state.size_bytes or wanted.size_bytes
-        settle(state, {uid: use.spec_name for uid, use in self.desired.uses(unique).items()})
+        settle(state, self.desired.uses(unique))
         return state
 
     def let_start(self, state: VolumeState) -> list[str]:

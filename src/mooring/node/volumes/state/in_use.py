@@ -6,6 +6,8 @@ moment.
 
 A place on the disk whose record can't be read is in doubt: any volume may be there that is not known to be elsewhere. Such a volume is not
 unstaged, and stays in the list, until the record can be read, the place is empty, or a pod that wants a volume there shows which one it is.
+Where a pod's folder can't be listed, and nothing is mounted in it, the volumes that the pod wants alone may be there: a call that a killed
+agent has sent may mount them yet.
 
 A write is valid for one version of the Node only. So a write whose answer was lost, and which is carried out late, removes no name that was
 added since. As long as there may be such a write, the next one notes the version in an annotation: otherwise a write of the same names
@@ -31,6 +33,7 @@ from mooring.kube.patch import strategic_patch
 from mooring.node.layout import escaped
 from mooring.node.volumes import reasons as why
 from mooring.node.volumes.state.actual import ActualState, Publication, Stand, VolumeState
+from mooring.node.volumes.state.desired import PodUse
 
 _log = logger(__name__)
 
@@ -137,9 +140,12 @@ async def _tell_nobody(*_: object) -> None:
 
 @dataclasses.dataclass(slots=True)
 class Places:
-    """in_pods: by a pod's uid, names of volumes' folders. devices: by the name of a raw device's folder, the pods it may be mapped for."""
+    """in_pods: by a pod's uid, names of volumes' folders. unlisted_pods: uids of pods whose folders could not be listed. devices: by the
+    name of a raw device's folder, the pods it may be mapped for.
+    """
 
     in_pods: dict[str, frozenset[str]] = dataclasses.field(default_factory=dict)
+    unlisted_pods: set[str] = dataclasses.field(default_factory=set)
     devices: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
 
@@ -159,7 +165,12 @@ class UnreadPlaces:
 
     def pod_was_read(self, uid: str, found: Mapping[str, frozenset[str]]) -> None:
         """The pod's folder was looked at again. found: what is in doubt there now."""
-        if (folders := found.get(uid, frozenset())) != self._places.in_pods.pop(uid, frozenset()):
+        self._places.unlisted_pods.discard(uid)
+        self._doubt(uid, found.get(uid, frozenset()))
+
+    def _doubt(self, uid: str, folders: frozenset[str]) -> None:
+        """What is in doubt in the pod's folder now."""
+        if folders != self._places.in_pods.pop(uid, frozenset()):
             self._changed()
         if folders:
             self._places.in_pods[uid] = folders
@@ -177,16 +188,18 @@ class UnreadPlaces:
         folders = {escaped(name) for name in spec_names}
         return any(not folders or folder in folders for folder in self._folders(is_block))
 
-    def settle(self, state: VolumeState, spec_names: Mapping[str, str]) -> None:
-        """Pods tell whose volume is in the places of its name: it counts as found there. spec_names: by the pod's uid."""
+    def settle(self, state: VolumeState, uses: Mapping[str, PodUse]) -> None:
+        """Pods tell whose volume is in the places of its name: it counts as found there, under their label. uses: by the pod's uid."""
         if state.volume.is_block:
             self._settle_device(state)
             return
-        for uid, spec_name in spec_names.items():
-            folders, folder = self._places.in_pods.get(uid, frozenset()), escaped(spec_name)
+        for uid, use in uses.items():
+            folders, folder = self._places.in_pods.get(uid, frozenset()), escaped(use.spec_name)
+            if folder in folders or uid in self._places.unlisted_pods:
+                state.label = use.label if state.is_empty else state.label
+                state.publications.setdefault(uid, Publication(use.spec_name, Stand.UNCERTAIN, was_found=True))
             if folder in folders:
-                state.publications.setdefault(uid, Publication(spec_name, Stand.UNCERTAIN, was_found=True))
-                self.pod_was_read(uid, {uid: folders - {folder}})
+                self._doubt(uid, folders - {folder})
 
     def _settle_device(self, state: VolumeState) -> None:
         spec_name = state.volume.spec_name

@@ -41,11 +41,10 @@ _STAYS: Final = "A folder without a volume's record can't be removed"
 class OnDisk:
     """records_count, unread_count: records that were tried, and those of them that could not be read.
 
-    unlisted_pods: uids of pods whose folders could not be listed. unread: where something may be of which no record tells.
+    unread: where something may be of which no record tells.
     """
 
     states: list[VolumeState] = dataclasses.field(default_factory=list)
-    unlisted_pods: list[str] = dataclasses.field(default_factory=list)
     unread: Places = dataclasses.field(default_factory=Places)
     records_count: int = 0
     unread_count: int = 0
@@ -78,7 +77,7 @@ def find_volumes(layout: KubeletLayout, known_names: Iterable[str] = ()) -> OnDi
             _read_pod(found, states, layout, folder.name, mounts)
         except OSError as error:
             _log.error("The volumes in a pod's folder can't be listed; that is tried again", error=error, folder=str(folder))
-            found.unlisted_pods.append(folder.name)
+            found.unread.unlisted_pods.add(folder.name)
             if mounted := _mounted_in(layout.pod_volumes(folder.name), mounts):
                 found.unread.in_pods[folder.name] = mounted
     for driver_folder in folders_in(layout.csi):
