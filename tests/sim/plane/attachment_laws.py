@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from mooring.api.volume_names import unique_name
@@ -12,7 +12,7 @@ from tests.sim.plane.claim_laws import HAND
 from tests.sim.plane.line import ATTACHDETACH, PlaneWrite
 from tests.sim.plane.node_laws import NodeLaws
 from tests.sim.plane.plan import Plan
-from tests.sim.plane.stands import Attachment, Json, NodeStand, Pair, Wish, attachment_of
+from tests.sim.plane.stands import Attachment, Json, NodeStand, Pair, attachment_of
 
 SLACK_S: Final = 0.001
 STAMP_S: Final = 1.0
@@ -78,6 +78,7 @@ class AttachmentLaws(NodeLaws):
             self._fail("others", f"{found.name} is deleted, and was made by others")
             return
         if write.is_lost_before and pair not in self.mounted:
+            self._excuse_force(write, found, pair)
             return  # it had no answer, and may be carried out anyway: it is sent again, whoever wants the volume, but under no mount
         if write.is_lost_before and self._plan.controllers > 1 and self.mounted[pair] > write.began_s:
             self.excused.add(pair)  # the other controller has had it mounted since
@@ -91,10 +92,21 @@ class AttachmentLaws(NodeLaws):
         if self._plan.controllers > 1 and node.came.get(unique, 0) > write.knows_node(found.node):
             self.excused.add(pair)
         if unique not in node.in_use or node.in_use[unique] > write.knows_node(found.node):
+            self._excuse_force(write, found, pair)
             return
         if node.is_there or write.firsts.get("nodes", 0) < node.gone_at:
-            self._is_forced(write, found, pair, node, wish)
+            for law, what in self._wrongs_of_force(write, found, pair, write.knows_node(found.node)):
+                self._fail(law, what)
         self.excused.add(pair)
+
+    def _excuse_force(self, write: PlaneWrite, found: Attachment, pair: Pair) -> None:
+        """It need not have been by force, but may have been, and by right. So it is where the node was shown in the moment of the DELETE;
+        where it is back, or made anew, since the volume was last known to be in use; and where the DELETE is sent again.
+        """
+        node, seen = self.nodes.get(found.node), write.may_know_node(found.node)
+        is_shown = node is not None and node.is_shown_in_use(unique_name(DRIVER, pair[0]), seen)
+        if is_shown and not any(self._wrongs_of_force(write, found, pair, seen)):
+            self.excused.add(pair)
 
     def _is_listed_unseen(self, write: PlaneWrite, name: str, unique: str) -> bool:
         """Listed since this controller has last seen the Node: by another one, or by a report that was given up and came when the DELETE
@@ -103,8 +115,9 @@ class AttachmentLaws(NodeLaws):
         is_late = self.nodes[name].listed[unique] in self._late_reports
         return (self._plan.controllers > 1 or is_late) and self.nodes[name].listed[unique] > write.knows_node(name)
 
-    def _is_forced(self, write: PlaneWrite, found: Attachment, pair: Pair, node: NodeStand, wish: Wish) -> None:
-        seen = write.knows_node(found.node)
+    def _wrongs_of_force(self, write: PlaneWrite, found: Attachment, pair: Pair, seen: int) -> Iterator[tuple[str, str]]:
+        """Of a DELETE by who has seen so much of the Node; with the law of each."""
+        node, wish = self.nodes[found.node], self._wishes[pair]
         if node.tainted or node.untainted_at > seen:
             return
         unhealthy_s = node.unhealthy_s if node.healthy_at <= seen else node.unhealthy_before_s
@@ -114,10 +127,10 @@ class AttachmentLaws(NodeLaws):
         wait_s, words = self.asked.forced_wait_s(write, pair[0], self._plan.force_after_s)
         law = "I11" if words == BY_FLAG else "class-word"
         if unhealthy_s is None:
-            self._fail("I3", f"{what}, is ready, and has no out-of-service taint")
+            yield "I3", f"{what}, is ready, and has no out-of-service taint"
         elif not self._plan.forces:
-            self._fail("I3", f"{what}, and nothing is forced by time")
+            yield "I3", f"{what}, and nothing is forced by time"
         elif unwanted_s is None:
-            self._fail("I3", f"{what}, and a pod wants it")
+            yield "I3", f"{what}, and a pod wants it"
         elif write.began_s + SLACK_S < (due_s := max(unhealthy_s - STAMP_S, min(unwanted_s, wish.unwanted_but_for_s)) + wait_s):
-            self._fail(law, f"{what}, and the time for force is not before {due_s:.3f}: {words}")
+            yield law, f"{what}, and the time for force is not before {due_s:.3f}: {words}"

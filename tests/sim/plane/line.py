@@ -24,15 +24,16 @@ AGENT, WORKLOADS = "agent", "workloads"
 @dataclasses.dataclass(slots=True, eq=False)
 class PlaneWrite(Write):
     """who: the program, without its number. seen: per kind, the newest version that it had been shown before the moment in which it began;
-    volumes: of PersistentVolumes, in that moment. nodes: of Nodes that it had asked for, or written, the version of the answer. firsts: per
-    kind, the version of its first list. began_s: when it was begun. is_lost_before: it was sent before, and whether it was carried out then
-    is not known.
+    volumes, nodes_now: of PersistentVolumes and of Nodes, in that moment. nodes: of Nodes that it had asked for, or written, the version of
+    the answer. firsts: per kind, the version of its first list. began_s: when it was begun. is_lost_before: it was sent before, and whether
+    it was carried out then is not known.
     """
 
     who: str = ""
     request: Request | None = None
     seen: Mapping[str, int] = dataclasses.field(default_factory=dict)
     volumes: int = 0
+    nodes_now: int = 0
     nodes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     firsts: Mapping[str, int] = dataclasses.field(default_factory=dict)
     began_s: float = 0.0
@@ -42,8 +43,12 @@ class PlaneWrite(Write):
         return self.seen.get(plural, 0)
 
     def knows_node(self, name: str) -> int:
-        """The newest version of the Node that it can have judged by."""
+        """The newest version of the Node that it had been shown before."""
         return max(self.nodes.get(name, 0), self.knows("nodes"))
+
+    def may_know_node(self, name: str) -> int:
+        """The newest version of the Node that it can have judged by."""
+        return max(self.nodes.get(name, 0), self.nodes_now)
 
 
 class PlaneLine(WritingLine):
@@ -76,6 +81,7 @@ class PlaneLine(WritingLine):
             request=request,
             seen=self._shown_before_now(),
             volumes=self.shown("persistentvolumes"),
+            nodes_now=self.shown("nodes"),
             nodes=dict(self._nodes),
             firsts=dict(self._firsts),
             began_s=self._world.clock.now(),

@@ -33,6 +33,10 @@ class NodeLaws(MountLaws):
             return
         status = new.get("status", {})
         stand.is_there = True
+        if old is None:
+            stand.had |= {one: (since, None) for one, since in stand.in_use.items()}
+        if status.get("volumesInUse"):
+            stand.had = {one: (since, until or version) for one, (since, until) in stand.had.items()}
         stand.in_use = {one: stand.in_use.get(one, version) for one in status.get("volumesInUse") or ()}
         self._health_changed(stand, version, new)
         listed = [one["name"] for one in status.get("volumesAttached") or ()]

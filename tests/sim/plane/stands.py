@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -43,7 +44,8 @@ class Attachment:
 class NodeStand:
     """A Node as it is stored, and since which version; what a removed Node showed last is kept.
 
-    in_use, listed: names of volumes → the version since which they stand there. came: → the last version that listed them.
+    in_use, listed: names of volumes → the version since which they stand there. came: → the last version that listed them. had: names of
+    volumes that a Node before it had in use → since when, and until the one made anew came to list anything, None while it does not.
     unhealthy_s: since when it is not ready or missing, None
     for a healthy one; unhealthy_before_s: the same of the time before healthy_at.
     """
@@ -52,12 +54,18 @@ class NodeStand:
     in_use: dict[str, int] = dataclasses.field(default_factory=dict)
     listed: dict[str, int] = dataclasses.field(default_factory=dict)
     came: dict[str, int] = dataclasses.field(default_factory=dict)
+    had: dict[str, tuple[int, int | None]] = dataclasses.field(default_factory=dict)
     unhealthy_s: float | None = None
     unhealthy_before_s: float | None = None
     healthy_at: int = 0
     tainted: bool = False
     untainted_at: int = 0
     gone_at: int = 0
+
+    def is_shown_in_use(self, unique: str, seen: int) -> bool:
+        """True when who has seen so much knows it to be in use, or to have been when the machine was heard of last."""
+        since, until = self.had.get(unique, (math.inf, None))
+        return self.in_use.get(unique, math.inf) <= seen or (since <= seen and (until is None or seen < until))
 
 
 @dataclasses.dataclass(slots=True)
