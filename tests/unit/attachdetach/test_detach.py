@@ -486,6 +486,50 @@ async def test_a_node_that_was_made_anew_and_says_nothing_lets_go_after_a_minute
 
 
 @in_virtual_time
+async def test_a_node_that_was_made_anew_and_falls_silent_has_not_said_what_is_mounted() -> None:
+    """Its machine runs on. It counts as any silent node does: its minute begins when it is ready again, and the time for force before."""
+    async with attaching() as world:
+        volume, node = await made_anew(world)
+        other = await world.pod(await world.node(), volume)
+        await world.settle(1)
+        await world.set_ready(node, False)
+        await world.wait_told(other, "FailedAttachVolume", "which is not ready, had it mounted when it was last heard of")
+        await world.settle(300)
+        assert await world.va(volume, node)
+        await world.set_ready(node, True)
+        await world.settle(58)
+        assert await world.va(volume, node)
+        await world.settle(3)
+        assert await world.va(volume, node) is None
+
+
+@in_virtual_time
+async def test_a_silent_node_that_was_made_anew_loses_its_volume_by_force() -> None:
+    async with attaching() as world:
+        volume, node = await made_anew(world)
+        await world.set_ready(node, False)
+        await world.settle(355)
+        assert await world.va(volume, node)
+        await world.settle(10)
+        assert await world.va(volume, node) is None
+
+
+@in_virtual_time
+async def test_a_node_that_is_made_anew_twice_keeps_what_it_had_mounted() -> None:
+    """Its kubelet has looked at nothing in between."""
+    async with attaching() as world:
+        volume, node = await made_anew(world)
+        await world.settle(1)
+        await world.remove(NODES, node)
+        await world.settle(100)
+        await world.node(node)
+        await world.settle(58)
+        assert await world.va(volume, node)
+        await world.settle(3)
+        assert await world.va(volume, node) is None
+
+
+@in_virtual_time
 async def test_a_node_that_was_made_anew_and_names_others_has_looked() -> None:
     async with attaching() as world:
         volume, node = await made_anew(world)

@@ -230,7 +230,7 @@ def _release(volume: Volume, place: Place, rules: Rules, now: Instant) -> Step:
 
 def _kept(volume: Volume, place: Place, hold: Hold, rules: Rules, now: Instant) -> Step:
     node = place.node.name
-    if not place.mounted:
+    if place.node.is_healthy and not place.mounted:
         return Step(node, why.Unheard(node), wake_s=place.may_be_mounted_until - now)
     if place.node.is_healthy:
         return Step(node, why.Mounted(node))

@@ -186,8 +186,8 @@ def _began(since: Instant | None, now: Instant) -> Instant:
 
 
 UNHEARD_S: Final = 60.0
-"""How long a Node that was made anew may list nothing in use though its machine has volumes mounted: a kubelet registers before it has
-looked what is mounted, and says so with its first status after that."""
+"""How long a Node that was made anew, and is ready, may list nothing in use though its machine has volumes mounted: a kubelet registers
+before it has looked what is mounted, and says so with its first status after that. A kubelet that is silent says nothing."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -198,8 +198,9 @@ class NodeRecord(Paced):
     checked_at: when the node was asked for last: what its object shows is at least that new.
 
     unsure: a write of the report was sent, and the answer is not known. last_in_use: of a Node that was deleted; None where this process
-    has not seen the Node; unheard_until: until then it counts, too, for the Node that was made anew under that name. named: what `View`
-    has worked out from this Node. managed: its kubelet leaves attaching to controllers, or has done so since this process saw it first.
+    has not seen the Node; unheard_until: until then it counts, too, for the Node that was made anew under that name, without an end as
+    long as that is not ready. named: what `View` has worked out from this Node. managed: its kubelet leaves attaching to controllers, or
+    has done so since this process saw it first.
     """
 
     checked_at: Instant = -math.inf
@@ -220,14 +221,20 @@ class NodeRecord(Paced):
     def mark_all(self) -> None:
         self.stale = None
 
-    def heard(self, in_use: Collection[str], *, is_new: bool, now: Instant) -> bool:
+    def heard(self, in_use: Collection[str], *, is_new: bool, is_ready: bool, now: Instant) -> bool:
         """What the Node lists in use. is_new: it came just now. True when it is known from now on: one that lists anything has looked."""
         was_unheard = now < self.unheard_until
         if in_use:
             self.unheard_until = -math.inf
-        elif is_new and self.last_in_use:
-            self.unheard_until = now + UNHEARD_S
+        elif was_unheard or (is_new and self.last_in_use):
+            begins = is_new or math.isinf(self.unheard_until)
+            self.unheard_until = math.inf if not is_ready else now + UNHEARD_S if begins else self.unheard_until
         return was_unheard and bool(in_use)
+
+    def gone(self, in_use: Collection[str], now: Instant) -> None:
+        """The Node was deleted. in_use: what it listed last. Of one that was never heard of, what the one before it listed counts, too."""
+        before = self.last_in_use or () if now < self.unheard_until else ()
+        self.last_in_use, self.named = frozenset((*in_use, *before)), None
 
 
 class Memory:

@@ -104,9 +104,10 @@ def holder_of(volume: Volume, wish: Wish, holder: Place, rules: Rules, now: Inst
     if holder.attachment is None and holder.record.open_posts:
         text = f"a request to attach it to node {holder.node.name} was not answered, and may still be carried out"
         return Holder("unanswered", f"{text}; this ends within a minute, or once it is detached from there")
-    if holder.mounted:
+    may_be_mounted = now < holder.may_be_mounted_until
+    if holder.mounted or (may_be_mounted and not holder.node.is_healthy):
         return _mounted(volume, wish, holder, rules, now)
-    if now < holder.may_be_mounted_until:
+    if may_be_mounted:
         text = f"node {holder.node.name} was made anew and had it mounted before; this ends within a minute unless it still has"
         return Holder("mounted", text)
     return Holder("detaching", f"node {holder.node.name} is about to let go of it")
