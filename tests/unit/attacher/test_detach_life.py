@@ -13,6 +13,7 @@ from mooring.kube.errors import Forbidden, NotFound
 from mooring.wire.grpc.codes import Code
 from tests.support.attaching import GET_PV, GET_SECRET, GET_VA, PATCH_PV, PATCH_STATUS, PATCH_VA, PUBLISH, UNPUBLISH, AttacherWorld
 from tests.support.builders import DRIVER, FINALIZER, NODE_ID_ANNOTATION, a_csi_node, a_held_pv, a_secret, a_va, an_attached_va
+from tests.support.cluster_world import HeldWatch
 from tests.support.scripted_driver import RPC, Fail, Lose, ScriptedDriver, Wait
 from tests.support.virtual_loop import in_virtual_time
 
@@ -295,6 +296,21 @@ async def test_what_is_gone_in_the_api_is_not_published_again_by_an_old_cache():
     async with world.attaching():
         await world.settle(50)
     assert [] == world.driver.made(PUBLISH)
+
+
+async def test_what_is_being_deleted_in_the_api_is_detached_and_not_published_again_by_an_old_cache():
+    """Another attacher may have detached it meanwhile, and be about to let it go: then nobody would unpublish it."""
+    watch = HeldWatch("volumeattachments")
+    world = await attached_world(AttacherWorld(ScriptedDriver(controller=LISTS), watch, reconcile_sync_s=10.0))
+    async with world.attaching():
+        await world.settle(1)
+        watch.hold()
+        await world.delete(VOLUME_ATTACHMENTS, VA)
+        world.driver.published["handle1"].clear()
+        await world.settle(50)
+        watch.let_go()
+        await world.gone(VOLUME_ATTACHMENTS, VA)
+    assert [GET_VA, UNPUBLISH, PATCH_VA] == work(world)
 
 
 async def test_RC01_a_failed_repair_keeps_trying_with_back_off_and_stays_attached():

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 from mooring.api.core import SecretReference
+from mooring.api.meta import is_deleting
 from mooring.api.storage import VolumeAttachment
 from mooring.base.clock import Instant
 from mooring.base.log import logger
@@ -138,11 +139,16 @@ class Reconciler:
     # -- the driver
 
     async def _confirm_wish(self, target: Target) -> None:
-        """Before what is shown as attached is published again, and nothing was written: the cache may be of long ago. Raises Failed."""
+        """Before what is shown as attached is published again, and nothing was written: the cache may be of long ago.
+
+        Raises Failed, Stale.
+        """
         attachment = target.find(self._view)
         if attachment is None or not attachment.status.attached:
             return
         match await self._writes.ask(target):
+            case Learnt.MARKED if (found := target.find(self._view)) is not None and is_deleting(found):
+                raise Stale("deleted before it could be attached again")
             case Learnt.VANISHED:
                 raise Vanished("gone before it could be attached again")
             case Learnt.UNKNOWN:
