@@ -6,6 +6,7 @@
                          another version than was written to     Stale: it is decided anew, on what the cache has by now
                          as it was: a 422                        Failed, of which users hear: the write is wrong, and would be for ever
                          as it was: a 409                        Failed, of which users hear when it lasts
+                         not to be had                           the same; they hear of both refusals
     no answer, 5xx, 429                                          Failed, of which users hear when it lasts
     any other                                                    Failed, of which users hear
 
@@ -161,7 +162,7 @@ class ObjectWriter(Generic[T]):
                 return self._vanished(obj)
             case Conflict() | Invalid():
                 try:
-                    found = await self._look(obj, failing)
+                    found = await self._look(obj, f"{text}; it could not be read anew")
                 except (Stale, Failed) as found_out:
                     return found_out
                 if _version(found) != _version(obj):

@@ -166,6 +166,18 @@ async def test_what_passes_is_told_once_it_lasts(error: ApiError, patience: int,
     assert f"PersistentVolumeClaim books could not be saved: {error}" == str(failed)
 
 
+@pytest.mark.parametrize("error", [Invalid("a test failed", reason="Invalid"), Conflict("modified", reason="Conflict")])
+async def test_both_refusals_are_told_where_the_object_can_t_be_read_either(error: ApiError):
+    """The second one alone would hide what is wrong with the write, and a missing right to read would look like one to write."""
+    writing = Writing()
+    claim = await writing.begin()
+    writing.world.cluster.refuse(PATCH, error=error)
+    writing.world.cluster.refuse(GET, error=Forbidden("no right to get"))
+    failed = await failure(writing.writer.patch(claim, marks(claim)))
+    assert PATIENCE == failed.patience
+    assert f"PersistentVolumeClaim books could not be saved: {error}; it could not be read anew: no right to get" == str(failed)
+
+
 async def test_what_must_not_be_lost_is_sent_again_after_a_conflict_without_a_change():
     """Else the driver would be called once more for an answer that it has given."""
     writing = Writing()
@@ -190,7 +202,7 @@ async def test_a_server_that_was_set_back_refuses_what_is_known_for_a_while():
     writing.world.cluster.refuse(PATCH, error=Conflict("modified", reason="Conflict"))
     ahead = type(newer)(metadata=_of_version(newer, "999999"), spec=newer.spec, status=newer.status)
     failed = await failure(writing.writer.patch(ahead, marks(ahead)))
-    assert "PersistentVolumeClaim books could not be saved: the API server was set back" == str(failed)
+    assert "PersistentVolumeClaim books could not be saved: modified; it could not be read anew: the API server was set back" == str(failed)
 
 
 def _of_version(claim: PersistentVolumeClaim, version: str) -> Any:

@@ -154,7 +154,7 @@ async def test_a_refusal_is_told_where_nobody_can_say_whether_the_node_has_moved
     nodes, node = await seen(world, [OURS])
     world.cluster.refuse("patch nodes", error=NO)
     world.cluster.refuse("get nodes", error=error)
-    with pytest.raises(Failed, match="Node n could not be saved: no"):
+    with pytest.raises(Failed, match=f"Node n could not be saved: {NO}; it could not be read anew: {error}"):
         await edit_taints(world, nodes, node, (), (Taint(**OURS),))
 
 
