@@ -71,6 +71,14 @@ class KubeletLayout:
         """The publish path of a volume with a file system. The driver makes it; its record lies beside it."""
         return self.pod_volumes(uid) / _folder(escaped(spec_name)) / TARGET
 
+    def spec_folder_of(self, target: str) -> str:
+        """The name of the volume's folder, in any pod's, of which this is the publish path; "" for another path."""
+        parts = target.removeprefix(f"{self.pods}/").split("/")
+        match parts:
+            case [_, "volumes", folder, name, last] if folder == _PLUGIN_FOLDER and last == TARGET:
+                return name
+        return ""
+
     def sub_paths(self, uid: str, spec_name: str) -> Path:
         """Where a kubelet binds parts of the volume for the pod's containers; this agent starts none."""
         return self.pod(uid) / "volume-subpaths" / _folder(escaped(spec_name))

@@ -104,6 +104,7 @@ def _devices_go_before_pods() -> Planted:
 
     looks = (
         mock.patch.object(VolumeFiles, "foreign_references", return_value=()),
+        mock.patch.object(VolumeFiles, "mounted_targets", return_value=()),
         mock.patch.object(BlockFiles, "in_use_by", return_value=()),
     )
     return both(mock.patch.object(controller, "decide_volume", decided), *looks)

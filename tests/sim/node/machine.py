@@ -145,13 +145,14 @@ class Machine:
         self.spoiled.clear()
 
     def _remove_device_folders(self, name: str) -> None:
-        """Those of a raw device, as far as nothing is in them but the empty files that tell for which pods it was."""
+        """Those of a raw device, as far as they hold only the empty files that tell for which pods it was; and these pods' links."""
         layout = self.layout
         of_pods = layout.block_publish(name, "pod").parent, layout.block_map(name)
         for file in (file for folder in of_pods if folder.is_dir() for file in folder.iterdir()):
             if str(file) not in self.mounts and not file.stat().st_size:
                 file.unlink()
                 self.devices.discard(str(file))
+                layout.block_link(file.name, name).unlink(missing_ok=True)
         for folder in (layout.block_staging(name), *of_pods, layout.block_record_folder(name), layout.block_volume(name)):
             with contextlib.suppress(OSError):
                 folder.rmdir()

@@ -25,6 +25,7 @@ from tests.support.virtual_loop import in_virtual_time
 from tests.unit.node.volume_world import NODE, VolumesWorld
 
 REPORT = "patch nodes/status"
+OTHERS = '{"driverName":"d1","specVolID":"other","volumeHandle":"handle-other"}'
 
 
 @pytest.mark.parametrize("leaves_target", [False, True])
@@ -261,6 +262,44 @@ async def test_UNM6_a_foreign_mount_of_what_is_staged_keeps_it(world: VolumesWor
         await world.until_called(UNSTAGE)
         await world.settle()
         assert ([], []) == (world.left(), await world.in_use())
+
+
+@in_virtual_time
+@pytest.mark.parametrize("record", ['{"volumeHandle":', None, OTHERS], ids=["torn", "gone", "of-another-folder"])
+async def test_UNM6_what_is_mounted_in_a_folder_without_its_record_keeps_it(
+    world: VolumesWorld, caplog: pytest.LogCaptureFixture, record: str | None
+) -> None:
+    """A publish took effect late, of a driver that does not mount what it has staged: the folder's name alone tells whose it is."""
+    async with world.agent():
+        volume = await world.volume()
+        target = world.layout.target("a-pod-that-is-gone", volume.name)
+        target.mkdir(parents=True)
+        if record is not None:
+            (target.parent / folders.RECORD).write_text(record)
+        pod = await world.running_pod(volume)
+        world.mounts.mount(target, root="/of-the-driver")
+        await world.delete_pod(pod)
+        await world.until_called(UNPUBLISH)
+        await world.settle(10.0)
+        assert UNSTAGE not in world.driver.calls_for_volumes()
+        assert f"is still mounted by other references ['{target}']" in caplog.text
+        assert [volume.unique] == await world.in_use()
+        world.mounts.unmount(target)
+        await world.until_called(UNSTAGE)
+
+
+@in_virtual_time
+async def test_UNM6_what_another_volume_has_in_a_folder_of_the_same_name_does_not(world: VolumesWorld) -> None:
+    async with world.agent():
+        volume = await world.volume()
+        target = world.layout.target("another-pod", volume.name)
+        target.mkdir(parents=True)
+        pod = await world.running_pod(volume)
+        others = {"attachment": "", "mode": folders.EPHEMERAL, "spec_name": volume.name, "node": "n1"}
+        folders.write_record(target.parent, folders.publish_record("d1", "inline-1", **others))
+        world.mounts.mount(target, root="/of-the-driver")
+        await world.delete_pod(pod)
+        await world.until_called(UNSTAGE)
 
 
 @in_virtual_time

@@ -26,6 +26,7 @@ from mooring.base.errors import MooringError
 from mooring.base.folders import sync_folder
 from mooring.mounts import system
 from mooring.mounts.mountinfo import MountTable, is_within, parse
+from mooring.node.layout import KubeletLayout, escaped
 
 RECORD: Final = "vol_data.json"
 PERSISTENT: Final = "Persistent"
@@ -213,6 +214,28 @@ class VolumeFiles:
         part = str(staging).removeprefix(str(root))
         found = [point for point in self._mount_table().references(str(staging)) if part not in point]
         return tuple(point for point in found if is_within(point, str(root)) or not _OF_A_POD.search(point))
+
+    def mounted_targets(self, layout: KubeletLayout, spec_name: str, driver: str, handle: str) -> tuple[str, ...]:
+        """Where in folders of pods something is mounted that is this volume, or may be: not every driver publishes what it has staged.
+
+        spec_name: "" where it is not known. What has no record of its own is this volume's where the names allow it.
+        """
+        found = []
+        for mount in self._mount_table().below(str(layout.pods)):
+            name = layout.spec_folder_of(mount.point)
+            if not name:
+                continue
+            try:
+                record = read_record(Path(mount.point).parent)
+            except (BadRecord, OSError):
+                record = None
+            if record is None or escaped(record.get("specVolID", "")) != name:
+                is_this = not spec_name or name == escaped(spec_name)
+            else:
+                is_this = (record["driverName"], record["volumeHandle"]) == (driver, handle)
+            if is_this:
+                found.append(mount.point)
+        return tuple(found)
 
 
 def remove_target(path: Path) -> None:

@@ -128,8 +128,10 @@ class FileSystemSteps(StepTools):
             return
         driver, able = await self._able(volume, step)
         foreign = await self._on_disk(volume, step, self._files.foreign_references, staging, self._layout.root)
+        names = volume.spec_name, volume.driver, volume.handle
+        foreign += await self._on_disk(volume, step, self._files.mounted_targets, self._layout, *names)
         if foreign:
-            text = f"the device mount path {str(staging)!r} is still mounted by other references {list(foreign)}"
+            text = f"the device mount path {str(staging)!r} is still mounted by other references {list(dict.fromkeys(foreign))}"
             raise self._failed(step, text)
         state.device = Stand.UNCERTAIN
         if requests.STAGES in able:
