@@ -214,6 +214,31 @@ async def test_a_pod_s_folder_that_can_t_be_listed_may_have_what_the_pod_wants(
             assert ([], []) == (world.mounts.points, await world.in_use())
 
 
+@in_virtual_time
+async def test_a_pod_s_folder_that_can_t_be_listed_may_have_what_was_in_use_once_the_pod_has_gone(
+    world: VolumesWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed 13294 of the node: the pod was deleted already when the agent began. What is found elsewhere is let go all the same."""
+    world.driver.able = ()
+    async with world.agent():
+        volume, other = await world.volume(), await world.volume("other")
+        gone = await world.running_pod(other)
+        world.driver.script(PUBLISH, Wait(600.0))
+        pod = await world.pod(volume)
+        await world.until_calls(PUBLISH, PUBLISH)
+    for one in (pod, gone):
+        await world.users.delete(PODS, one["metadata"]["name"], "default", grace_period_s=0)
+    with monkeypatch.context() as patched:
+        _can_t_be_listed(world.layout.pod_volumes(pod["metadata"]["uid"]), patched)
+        async with world.agent():
+            await world.settle(60.0)
+            assert [volume.unique] == await world.in_use()
+            world.mounts.mount(world.target(pod, "vol"))
+            patched.undo()
+            await world.until(lambda: _is_free(world), what="no volume in use", wait_s=700.0)
+            assert [] == world.mounts.points
+
+
 def _can_t_be_listed(folder: Path, patched: pytest.MonkeyPatch) -> None:
     scandir = os.scandir
 

@@ -290,6 +290,10 @@ class DesiredState:
         """True for a pod that is alive and of which it is not known yet, or not wholly, what it wants."""
         return pod_uid in self._incomplete or pod_uid in self._unseen
 
+    def tells(self, pod_uid: str) -> bool:
+        """True for a pod that is alive and of which everything that it wants is known."""
+        return pod_uid in self._of_pod and pod_uid not in self._incomplete
+
     @property
     def has_unseen(self) -> bool:
         """True while a pod that was there at the start was not looked at."""

@@ -6,8 +6,8 @@ moment.
 
 A place on the disk whose record can't be read is in doubt: any volume may be there that is not known to be elsewhere. Such a volume is not
 unstaged, and stays in the list, until the record can be read, the place is empty, or a pod that wants a volume there shows which one it is.
-Where a pod's folder can't be listed, and nothing is mounted in it, the volumes that the pod wants alone may be there: a call that a killed
-agent has sent may mount them yet.
+Where a pod's folder can't be listed, and nothing is mounted in it, a call of a killed agent may mount a volume there yet: one that
+the pod wants. Of a pod that tells no more what it wanted, it may be any that was reported before the start and is not found elsewhere.
 
 A write is valid for one version of the Node only. So a write whose answer was lost, and which is carried out late, removes no name that was
 added since. As long as there may be such a write, the next one notes the version in an annotation: otherwise a write of the same names
@@ -156,6 +156,11 @@ class UnreadPlaces:
         self._places, self._changed = Places(), changed
 
     @property
+    def unlisted_pods(self) -> Collection[str]:
+        """Uids of pods whose folders could not be listed."""
+        return self._places.unlisted_pods
+
+    @property
     def devices(self) -> tuple[str, ...]:
         """Names of raw devices' folders."""
         return tuple(self._places.devices)
@@ -165,7 +170,9 @@ class UnreadPlaces:
 
     def pod_was_read(self, uid: str, found: Mapping[str, frozenset[str]]) -> None:
         """The pod's folder was looked at again. found: what is in doubt there now."""
-        self._places.unlisted_pods.discard(uid)
+        if uid in self._places.unlisted_pods:
+            self._places.unlisted_pods.discard(uid)
+            self._changed()
         self._doubt(uid, found.get(uid, frozenset()))
 
     def _doubt(self, uid: str, folders: frozenset[str]) -> None:
@@ -231,8 +238,9 @@ class NamesInUse:
 
     def all(self) -> set[str]:
         """A volume reported before the start stays until every pod was looked at, and while a record can't be read or its folder is
-        left."""
-        if not self._actual.desired.has_unseen:
+        left; and while the folder of a pod can't be listed that does not tell what may be there."""
+        desired = self._actual.desired
+        if not desired.has_unseen and all(map(desired.tells, self._unread.unlisted_pods)):
             self.before = frozenset(name for name in self.before if self.may_be_unread(name) or self._has_folder(name))
         return self._actual.in_use | self.before
 
