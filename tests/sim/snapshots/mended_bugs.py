@@ -15,6 +15,7 @@ from mooring.cluster.snapshots import decide as controller_decide
 from mooring.cluster.snapshots import decide_deletion, decide_protection
 from mooring.cluster.snapshots import reconcile as controller_reconcile
 from mooring.cluster.snapshots import view as controller_view
+from mooring.cluster.snapshots.coming import ComingContents
 from mooring.cluster.snapshots.decision import BindContent
 from mooring.cluster.snapshots.reconcile import LostWrites
 from mooring.cluster.snapshots.reconcile import Reconciler as ControllerReconciler
@@ -194,6 +195,11 @@ def _deletions_without_secret_are_silent() -> contextlib.AbstractContextManager[
     return mock.patch.object(decide, "decide_deletion", quiet)
 
 
+def _coming_contents_need_no_claims() -> contextlib.AbstractContextManager[Any]:
+    """A claim is let go while a content of it is being made, whose snapshot was torn away, or whose group was deleted."""
+    return mock.patch.object(ComingContents, "wait_s", return_value=None)
+
+
 MENDED: Final[Mapping[str, Bug]] = {
     "lost-unmarks": Bug(_lost_unmarks_are_forgotten, {"create-unmarked"}, first_seed=1651),
     "empty-uids": Bug(_empty_uids_are_tested_as_none, {"unready", "silent", "hot-loop", "left"}, first_seed=12),
@@ -201,6 +207,7 @@ MENDED: Final[Mapping[str, Bug]] = {
     "deletions-silent": Bug(_deletions_by_hand_wait_in_silence, {"silent"}, first_seed=16),
     "members-hold-claims": Bug(_members_hold_claims, {"claim-held"}, first_seed=49),
     "lost-writes": Bug(_lost_writes_are_not_waited_for, {"content-left", "left", "claim-held"}, first_seed=1214),
+    "coming-contents": Bug(_coming_contents_need_no_claims, {"claim-let-go"}, first_seed=2777),
     "refusals-silent": Bug(_refused_statuses_are_silent, {"silent"}, first_seed=5),
     "marks-late": Bug(_marks_come_late, {"mark-left", "create-unmarked", "leaked", "left-behind"}, first_seed=99),
 }

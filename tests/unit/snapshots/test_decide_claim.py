@@ -31,10 +31,10 @@ HELD = {"finalizers": [CONTENT_FINALIZER]}
 GROUP_HELD = {"finalizers": [GROUP_CONTENT_FINALIZER]}
 
 
-def decided(idle_s: float | None = None, *, labels: Json | None = None, **view: Any) -> Decision[Action]:
+def decided(idle_s: float | None = None, coming_s: float | None = None, *, labels: Json | None = None, **view: Any) -> Decision[Action]:
     """For a claim that is protected."""
     claim = a_bound_claim(finalizers=(CLAIM_FINALIZER,), labels=labels or {})
-    return decide_claim(a_view(**{"claims": [claim], "has_groups": True, **view}), CLAIM, idle_s)
+    return decide_claim(a_view(**{"claims": [claim], "has_groups": True, **view}), CLAIM, idle_s, coming_s)
 
 
 def test_S14_a_claim_is_held_while_one_snapshot_is_not_ready():
@@ -44,6 +44,12 @@ def test_S14_a_claim_is_held_while_one_snapshot_is_not_ready():
     assert CLAIM_GRACE_S == decided(0.0).after_s, "a snapshot may be on its way"
     assert [ReleaseClaim] == steps(decided())
     assert Decision(why.ClaimFree()) == decide_claim(a_view(snapshots=[ready]), CLAIM)
+
+
+def test_S14_a_claim_is_held_while_a_content_of_it_may_come():
+    """Its snapshot may be torn away, and its group be deleted, so that nothing else says so."""
+    assert Decision(why.ClaimAwaited(), after_s=7.0) == decided(coming_s=7.0)
+    assert Decision(why.ClaimNeeded('snapshot "snap"')) == decided(coming_s=7.0, snapshots=[a_snap()])
 
 
 def test_S14_a_snapshot_that_is_being_deleted_needs_it_until_its_content_was_looked_for():

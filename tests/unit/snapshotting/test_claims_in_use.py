@@ -11,16 +11,17 @@ from mooring.cluster.snapshots.decision import ReleaseClaim
 from mooring.cluster.snapshots.kinds import SINGLES
 from mooring.cluster.snapshots.reconcile import Reconciler
 from mooring.control.caches import Caches
-from mooring.kube.errors import ServerError
+from mooring.kube.errors import LATE_S, ServerError, Unreachable
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import APP, a_group_class, a_group_snapshot
 from tests.support.cluster_world import WAIT_S
 from tests.support.scripted_driver import Lose
 from tests.support.snapshot_crds import GROUP_CRDS
 from tests.support.snapshot_driver import CREATE, CREATE_GROUP, SnapshotDriver
-from tests.support.snapshotting import PUT_PVC, PVC, VS, VSC, SnapshotWorld, error_of, finalizers
+from tests.support.snapshotting import CREATE_VSC, PUT_PVC, PVC, VS, VSC, SnapshotWorld, error_of, finalizers
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.snapshots.situations import CLAIM, a_view, its_content
+from tests.unit.snapshotting.test_lost_writes import CREATE_VGSC, SLOW
 
 pytestmark = in_virtual_time
 
@@ -141,6 +142,53 @@ async def test_S14_a_group_that_is_given_up_before_its_content_was_made_lets_go(
         assert await is_held(world, "a")
         await world.delete(VGS, "group")
         await let_go(world, "a", wait_s=5.0)
+
+
+async def test_S14_a_claim_is_held_while_the_content_of_a_deleted_group_may_come():
+    """The group speaks for its claims no more, and no cache shows the content yet."""
+    world = await a_group_world()
+    world.cluster.refuse(CREATE_VGSC, error=Unreachable("timed out"), late_s=20.0)
+    async with world.both(**ON, **SLOW):
+        await world.create(a_group_snapshot())
+        await world.settle(1.0)
+        await world.delete(VGS, "group")
+        await world.settle(15.0)
+        assert [True, True] == [await is_held(world, name) for name in "ab"]
+        await world.gone(VGS, "group")
+        await let_go(world, "a", wait_s=LATE_S)
+
+
+@pytest.mark.parametrize("late_s", [20.0, 0.0], ids=["it comes", "it never comes"])
+async def test_S14_a_claim_is_held_while_the_content_of_a_torn_snapshot_may_come(late_s):
+    """Whoever takes the finalizers off a snapshot does not know that its content is on its way, and a driver then makes it."""
+    world = await SnapshotWorld().base()
+    world.cluster.refuse(CREATE_VSC, error=Unreachable("timed out"), late_s=late_s)
+    async with world.controlling(**SLOW):
+        await world.snap()
+        await world.settle(1.0)
+        await world.tear_away(VS, "snap")
+        await world.settle(45.0)
+        assert (late_s > 0, True) == (bool(await world.list(VSC)), await is_held(world))
+        await world.settle(LATE_S)
+        assert (late_s > 0) == await is_held(world), "the content needs it"
+
+
+async def test_S14_a_claim_is_held_while_its_content_is_being_made():
+    """Its snapshot is torn away before the API server has answered."""
+    world = await SnapshotWorld().base()
+    creation = world.cluster.hold(CREATE_VSC)
+    async with world.controlling():
+        await world.snap()
+        await world.settle(45.0)
+        assert await is_held(world)
+        await world.tear_away(VS, "snap")
+        await world.settle(45.0)
+        assert ([], True) == (await world.list(VSC), await is_held(world))
+        creation.go.set()
+        await world.settle(1.0)
+        assert await is_held(world), "the content needs it"
+        await world.tear_away(VSC, (await world.content())["metadata"]["name"])
+        await let_go(world)
 
 
 async def test_S10_no_group_of_a_claim_that_is_being_deleted():

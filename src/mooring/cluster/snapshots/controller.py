@@ -248,7 +248,7 @@ class Protection:
         """The log alone tells of a content that could not be protected."""
 
     def _decide_claim(self, key: Key) -> Decision[Action]:
-        return decide_claim(self._view, key, self._since_s(self._idle.get(key)))
+        return decide_claim(self._view, key, self._since_s(self._idle.get(key)), self._reconciler.coming.wait_s(key))
 
     async def _perform_claim(self, key: Key, decision: Decision[Action]) -> None:
         await self._reconciler.carry_out(SINGLES, key, decision.actions)

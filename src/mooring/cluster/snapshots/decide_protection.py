@@ -129,9 +129,10 @@ def _forsaken(view: View, key: Key) -> Iterator[Tell]:
 # -- claims
 
 
-def decide_claim(view: View, key: Key, idle_s: float | None = None) -> Decision[Action]:
+def decide_claim(view: View, key: Key, idle_s: float | None = None, coming_s: float | None = None) -> Decision[Action]:
     """Our finalizer goes from a claim that no snapshot needs any more. idle_s: since this claim is known to be held for nobody; where
-    it has no snapshot at all, one that needs it may be on its way.
+    it has no snapshot at all, one that needs it may be on its way. coming_s: until the next look, while a content of it may come that no
+    snapshot speaks for any more; None where none does.
     """
     claim = view.claims.get(key)
     if claim is None:
@@ -141,6 +142,8 @@ def decide_claim(view: View, key: Key, idle_s: float | None = None) -> Decision[
     user = user_of(view, claim)
     if user:
         return Decision(why.ClaimNeeded(user))
+    if coming_s is not None:
+        return Decision(why.ClaimAwaited(), after_s=coming_s)
     if idle_s is not None and idle_s < CLAIM_GRACE_S and not view.snapshots_of(key):
         return Decision(why.ClaimIdle(), after_s=CLAIM_GRACE_S - idle_s)
     return Decision(why.ClaimReleased(), (ReleaseClaim(key),), done="released the claim")

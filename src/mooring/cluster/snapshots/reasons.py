@@ -189,6 +189,11 @@ class ClaimNeeded:
     user: str
 
 
+@reason("a content of a snapshot of it is on its way to the API server, and may need it")
+class ClaimAwaited:
+    pass
+
+
 @reason("no snapshot needs it any more")
 class ClaimReleased:
     pass

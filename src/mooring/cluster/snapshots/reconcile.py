@@ -23,6 +23,7 @@ from mooring.api.snapshot_names import CLAIM_FINALIZER, TOUCHED, YES, is_marked
 from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
 from mooring.cluster.snapshots import decision as d
+from mooring.cluster.snapshots.coming import ComingContents, is_unanswered
 from mooring.cluster.snapshots.decide_protection import user_of
 from mooring.cluster.snapshots.kinds import Content, Row
 from mooring.cluster.snapshots.objects import as_json, kind_of, reference_of
@@ -36,7 +37,7 @@ from mooring.control.result import Stale, Vanished
 from mooring.control.slim import changed
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Cluster, Patch
-from mooring.kube.errors import LATE_S, AlreadyExists, ApiError, NotFound, ServerError, Unreachable
+from mooring.kube.errors import LATE_S, AlreadyExists, ApiError, NotFound
 from mooring.kube.patch import add, add_finalizer, json_patch, merge_patch, remove_finalizer, set_fields
 
 log = logger(__name__)
@@ -56,11 +57,11 @@ class LostWrites:
 
     @contextlib.contextmanager
     def noted(self, uid: str) -> Iterator[None]:
-        """Around such a write for this uid. An answer that is a refusal says that nothing was written."""
+        """Around such a write for this uid."""
         try:
             yield
-        except (Unreachable, ServerError, Failed) as error:
-            if not isinstance(error, Failed) or error.is_unanswered:
+        except (ApiError, Failed) as error:
+            if is_unanswered(error):
                 if uid not in self._until and len(self._until) >= LOST_MAX:
                     del self._until[next(iter(self._until))]
                 self._until[uid] = self._clock.now() + LATE_S
@@ -82,24 +83,30 @@ class LostWrites:
 
 
 class Reconciler:
-    """caches: by the plural of their kind, for what is written or looked up. lost: writes that were not answered."""
+    """caches: by the plural of their kind, for what is written or looked up. lost: writes that were not answered. coming: contents that
+    are being made.
+    """
 
     def __init__(self, cluster: Cluster, view: View, caches: Mapping[str, Informer[Any]], events: EventRecorder, clock: Clock) -> None:
         self._cluster, self._view, self._caches, self._events = cluster, view, caches, events
         self._writers = {kind.plural: _writer(cluster, kind, caches) for kind in _WRITTEN if kind.plural in caches}
         self._holding: KeyLocks[Key] = KeyLocks()
-        self.lost = LostWrites(clock)
+        self.lost, self.coming = LostWrites(clock), ComingContents(clock)
 
     async def carry_out(self, row: Row, key: Key, actions: tuple[d.Action, ...]) -> None:
         """Performs the actions in order. row: of the key's kind. Raises Stale, and Failed; its problem, if any, is for users."""
-        for action in actions:
-            try:
-                await self._perform(action)
-            except (ApiError, Failed) as error:
-                refusal = REFUSALS[row.noun].get(type(action))
-                cause = error.__cause__ if isinstance(error.__cause__, ApiError) else error
-                failure = None if refusal is None else refusal.failure(key, cause)
-                raise Failed(failure.error if failure is not None else str(error), problem=failure) from error
+        claims = tuple(key_of(action.claim) for action in actions if isinstance(action, d.HoldClaim))
+        with self.coming.of(claims):
+            for action in actions:
+                try:
+                    await self._perform(action)
+                except (ApiError, Failed) as error:
+                    if isinstance(action, d.CreateContent):
+                        self.coming.refused(claims, error)
+                    refusal = REFUSALS[row.noun].get(type(action))
+                    cause = error.__cause__ if isinstance(error.__cause__, ApiError) else error
+                    failure = None if refusal is None else refusal.failure(key, cause)
+                    raise Failed(failure.error if failure is not None else str(error), problem=failure) from error
 
     async def _perform(self, action: d.Action) -> None:
         match action:
@@ -159,9 +166,13 @@ class Reconciler:
                 await self._claims.edit(now, lambda body: _set_finalizer(body, held=True))
 
     async def release_claim(self, key: Key) -> None:
-        """Removes our finalizer, unless a snapshot needs the claim: that is asked at the last moment, while nobody adds one."""
+        """Removes our finalizer, unless a snapshot needs the claim: that is asked at the last moment, while nobody adds one. Raises Stale
+        where a content may come for which it is to stay.
+        """
         async with self._holding.of(key):
             claim = self._view.claims.get(key)
+            if self.coming.wait_s(key) is not None:
+                raise Stale(f"a content of {key} is on its way")
             if claim is not None and not user_of(self._view, claim):
                 with contextlib.suppress(Vanished):
                     await self._claims.edit(claim, lambda body: _set_finalizer(body, held=False))
