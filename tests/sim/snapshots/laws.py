@@ -31,6 +31,7 @@ from tests.sim.snapshots.objects import (
     CLAIMS,
     CONTENTS,
     GROUP_CONTENTS,
+    GROUPS,
     SNAPSHOTS,
     Json,
     being_made,
@@ -96,14 +97,17 @@ class Laws(Deletions):
 
     def _is_asked_for_its_end(self, uid: str) -> bool:
         """True for one that only its deletion asks for, where nobody could know that it was deleted: its handle can't be saved; or its
-        content was made once more, by a late request, while its snapshot waited for that, and its policy may keep it.
+        content was made once more, by a late request, while its snapshot, or its group, waited for that, and its policy may keep it.
         """
-        content = next((one for one in self.tables.objects[CONTENTS].values() if ref_of(one).get("uid") == uid), None)
-        if content is None:
-            return False
-        snapshot = self.tables.objects[SNAPSHOTS].get(ref_of(content)["name"])
-        is_late = content["metadata"]["name"] in self.again and (snapshot is None or is_going(snapshot))
-        return is_late or (content["metadata"]["name"] in self.unsaved and is_given_up(content))
+        objects = self.tables.objects
+        for contents, snapshots in ((CONTENTS, SNAPSHOTS), (GROUP_CONTENTS, GROUPS)):
+            content = next((one for one in objects[contents].values() if ref_of(one).get("uid") == uid), None)
+            if content is None:
+                continue
+            snapshot = objects[snapshots].get(ref_of(content)["name"])
+            is_late = content["metadata"]["name"] in self.again and (snapshot is None or is_going(snapshot))
+            return is_late or (content["metadata"]["name"] in self.unsaved and is_given_up(content))
+        return False
 
     # -- changes
 
@@ -176,6 +180,10 @@ class Laws(Deletions):
     def _group_content_changed(self, old: Json | None, new: Json | None) -> None:
         current = new or old
         assert current is not None
+        if old is None and current["metadata"]["name"] in self._gone:
+            self.again.add(current["metadata"]["name"])
+        if new is None:
+            self._gone.add(current["metadata"]["name"])
         if current["spec"]["deletionPolicy"] == names.DELETE_POLICY or new is None:
             self.retained.pop(current["metadata"]["name"], None)
         else:

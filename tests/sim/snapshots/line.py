@@ -20,6 +20,8 @@ LATENCY_S: Final = 0.05
 """Of each write, where two processes with different views undo each other's work as long as one's watch is late."""
 REFUSALS: Final = (BadRequest, Invalid, TooLarge)
 """Of what is written itself."""
+SAVES: Final = ("patch volumesnapshotcontents/status", "patch volumegroupsnapshotcontents/status")
+"""What the driver has answered is saved by these."""
 OF_CONTENTS: Final = ("volumesnapshotcontents", "volumesnapshotclasses")
 OF_SNAPSHOTS: Final = ("volumesnapshots", "persistentvolumeclaims", "persistentvolumes", *OF_CONTENTS)
 OF_GROUP_CONTENTS: Final = ("volumegroupsnapshotcontents", "volumegroupsnapshotclasses")
@@ -66,7 +68,7 @@ class SnapshotLine(WritingLine):
                 await self._world.clock.sleep(LATENCY_S)
             return await super().ask(request)
         except REFUSALS:
-            if what_of(request).startswith("patch volumesnapshotcontents/status"):
+            if what_of(request).startswith(SAVES):
                 self._world.laws.unsaved.add(request.name)
             raise
         finally:

@@ -76,9 +76,11 @@ def is_going(obj: Json) -> bool:
 
 
 def is_given_up(content: Json) -> bool:
-    """True for a content that goes because its snapshot does, and whose handle nobody knows."""
-    marks = {names.BEING_CREATED, names.BEING_DELETED}
-    return is_going(content) and marks <= set(content["metadata"].get("annotations") or {}) and not handles_of(content)
+    """True for a content that goes because its snapshot, or its group, does, and whose handle nobody knows."""
+    of_single, of_group = {names.BEING_CREATED, names.BEING_DELETED}, {names.GROUP_BEING_CREATED, names.GROUP_BEING_DELETED}
+    held = set(content["metadata"].get("annotations") or {})
+    is_marked = of_single <= held or of_group <= held
+    return is_going(content) and is_marked and not handles_of(content) and not group_handles_of(content)
 
 
 def is_imported_without_secret(content: Json) -> bool:
