@@ -200,6 +200,37 @@ def _coming_contents_need_no_claims() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(ComingContents, "wait_s", return_value=None)
 
 
+def _deletions_are_remembered() -> contextlib.AbstractContextManager[Any]:
+    """A snapshot that was deleted is made once more, and counts as deleted still."""
+    begins, creation = Memory.creation_begins, decide._decide_creation
+
+    def remembering(self: Memory, uid: str, parameters: Mapping[str, str]) -> bool:
+        deleted_at = self.of(uid).deleted_at
+        is_first = begins(self, uid, parameters)
+        self.change(uid, deleted_at=deleted_at)
+        return is_first
+
+    def made_again(view: View, content: Any, now: float) -> Any:
+        uid, deleted_at = content.metadata.uid, view.memory.of(content.metadata.uid).deleted_at
+        view.memory.change(uid, deleted_at=None)
+        decision = creation(view, content, now)
+        view.memory.change(uid, deleted_at=deleted_at)
+        return decision
+
+    return both(mock.patch.object(Memory, "creation_begins", remembering), mock.patch.object(decide, "_decide_creation", made_again))
+
+
+def _releases_are_of_any_status() -> contextlib.AbstractContextManager[Any]:
+    """A content is released whose handle was saved meanwhile, by a write whose answer was lost."""
+    release = reconcile.release
+
+    def untested(content: Any) -> Patch:
+        patch = release(content)
+        return Patch(patch.type, [step for step in patch.body if not step["path"].startswith("/status")])
+
+    return mock.patch.object(reconcile, "release", untested)
+
+
 MENDED: Final[Mapping[str, Bug]] = {
     "lost-unmarks": Bug(_lost_unmarks_are_forgotten, {"create-unmarked"}, first_seed=1651),
     "empty-uids": Bug(_empty_uids_are_tested_as_none, {"unready", "silent", "hot-loop", "left"}, first_seed=12),
@@ -208,6 +239,8 @@ MENDED: Final[Mapping[str, Bug]] = {
     "members-hold-claims": Bug(_members_hold_claims, {"claim-held"}, first_seed=49),
     "lost-writes": Bug(_lost_writes_are_not_waited_for, {"content-left", "left", "claim-held"}, first_seed=1214),
     "coming-contents": Bug(_coming_contents_need_no_claims, {"claim-let-go"}, first_seed=2777),
+    "deletions-remembered": Bug(_deletions_are_remembered, {"left-behind"}, first_seed=4884),
+    "released-unread": Bug(_releases_are_of_any_status, {"left-behind"}, first_seed=222),
     "refusals-silent": Bug(_refused_statuses_are_silent, {"silent"}, first_seed=5),
     "marks-late": Bug(_marks_come_late, {"mark-left", "create-unmarked", "leaked", "left-behind"}, first_seed=99),
 }

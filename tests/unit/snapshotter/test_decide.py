@@ -283,6 +283,23 @@ def test_S38_an_open_outcome_is_found_out_before_the_end():
     assert (Create(CreateOrder("snapshot-uid-snap", ("vol",), {})),) == decided(content).actions
 
 
+def test_S38_what_was_deleted_by_a_handle_that_could_not_be_saved_is_not_made_again():
+    content, memory = going(status=None, annotations={BEING_CREATED: "yes"}), Memory()
+    memory.change("content-uid", deleted_at=100.0)
+    assert [Unmark] == steps(decided(content, memory=memory))
+    alive = a_made_content(annotations={BEING_CREATED: "yes"})
+    assert [Create] == steps(decided(alive, memory=memory)), "its API server was set back, and it is wanted again"
+
+
+def test_S39_a_snapshot_that_was_made_once_more_is_deleted_once_more():
+    """As after a set-back of the API server: what was deleted in the driver before is another one."""
+    content, memory = going(), Memory()
+    memory.change("content-uid", deleted_at=100.0)
+    memory.creation_begins("content-uid", {})
+    memory.creation_ended("content-uid", nothing_made=False)
+    assert [Delete] == steps(decided(content, memory=memory, now=200.0))
+
+
 def test_S38_class_and_parameters_may_be_gone_by_then():
     content = going(status=None, annotations={BEING_CREATED: "yes"})
     assert [Create] == steps(decided(content, classes=[]))

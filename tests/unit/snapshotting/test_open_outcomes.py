@@ -15,7 +15,7 @@ from mooring.api.snapshot_names import BEING_CREATED, CONTENT_FINALIZER, GROUP_B
 from mooring.kube.errors import Invalid, ServerError, TooLarge, Unreachable
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import a_group_class, a_group_content, a_new_content
-from tests.support.cluster_world import LateWatch
+from tests.support.cluster_world import HeldWatch, LateWatch
 from tests.support.scripted_driver import Fail, Lose
 from tests.support.snapshot_crds import GROUP_CRDS
 from tests.support.snapshot_driver import CREATE, CREATE_GROUP, DELETE, LIST, RPC, SnapshotDriver
@@ -190,6 +190,42 @@ async def test_S38_what_can_not_be_saved_is_deleted_at_once_where_it_would_be_de
         kept = policy == "Retain"
         assert (kept, kept) == (await world.find(VSC, "content") is not None, bool(world.driver.snapshots))
         assert (not kept) == bool(world.driver.made(DELETE))
+
+
+async def test_S38_what_was_deleted_because_it_could_not_be_saved_is_not_made_again():
+    """Nobody has taken the mark of its creation off: the write that does so is refused."""
+    world = await SnapshotWorld().base()
+    world.cluster.refuse(PATCH_VSC_STATUS, times=None, error=UNFIT)
+    body = a_new_content("content", volumeSnapshotClassName="snapclass", finalizers=[CONTENT_FINALIZER])
+    async with world.snapshotting(body, retry_interval_max_s=10.0):
+        await world.settle(5.0)
+        await world.delete_by_controller("content")
+        world.cluster.refuse(PATCH_VSC, error=ServerError("not now"))
+        await world.settle(30.0)
+        assert (None, {}, 1) == (await world.find(VSC, "content"), world.driver.snapshots, len(world.driver.made(DELETE)))
+        deletion = world.driver.made(DELETE)[0]
+        assert [] == [one for one in world.driver.calls[world.driver.calls.index(deletion) :] if one.method == CREATE]
+
+
+@pytest.mark.parametrize("status", [None, {"error": {"message": "no"}}], ids=["its first status", "after an error"])
+async def test_S40_an_import_whose_handle_was_saved_without_an_answer_takes_its_snapshot_along(status):
+    """The cache shows no handle, as of an import that the driver has never told of: the snapshot of such a one is left."""
+    watch = HeldWatch(VSC.plural)
+    world = await SnapshotWorld(SnapshotDriver(controller=[RPC.LIST_SNAPSHOTS]), watch).base()
+    world.driver.add("old", "elsewhere")
+    gate = world.driver.gate(LIST)
+    body = a_new_content("content", handle="old", finalizers=[CONTENT_FINALIZER], status=status)
+    async with world.snapshotting(body):
+        await world.until(made(world, 1, LIST))
+        await world.delete_by_controller("content")
+        await world.settle(1.0)
+        watch.hold()
+        world.cluster.refuse(PATCH_VSC_STATUS, error=Unreachable("lost"), after=True)
+        gate.set()
+        await world.settle(10.0)
+        watch.let_go()
+        await world.settle(5.0)
+        assert (None, {}) == (await world.find(VSC, "content"), world.driver.snapshots)
 
 
 # -- the driver's list

@@ -129,6 +129,8 @@ def _decide_creation(view: View, content: Content, now: Instant) -> Decision[Act
         if question.problem is None:
             return question
     replayed = is_deleting(content) and is_open(content)
+    if replayed and is_given_up(content) and view.memory.of(uid).deleted_at is not None:  # by a handle that could not be saved
+        return Decision(why.Deleted(name_of(content, view.options)), (Unmark(),))
     try:
         order = CreateOrder(name_of(content, view.options), volumes_of(content), parameters_of(view, content, replayed))
         secret = creation_secret(content)

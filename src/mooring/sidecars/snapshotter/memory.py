@@ -25,7 +25,7 @@ class Record:
     """unready_at: since when the driver has said nothing new of a snapshot that is not ready. unlisted: no question
     tells of it, so that CreateSnapshot has to. secret_gone_at: since when its Secret is missing. mark_lost: the mark of a creation may be
     off, whatever the cache shows: nobody has answered the write that removes it. deleted_at: since when its snapshot
-    is deleted in the driver. foreign_at: since when its class is another driver's.
+    is deleted in the driver, which has not been asked to make it since. foreign_at: since when its class is another driver's.
 
     Of a creation whose handle nobody knows: nothing_made: no request under the mark can have made anything, for none was sent, or each was
     refused for sure. parameters: of the last request. refused_at: since when the driver refuses for sure what may have been carried out
@@ -93,7 +93,7 @@ class Memory:
     def creation_begins(self, uid: str, parameters: Mapping[str, str]) -> bool:
         """Notes a request. Gives True where its refusal is proof that nothing was made."""
         is_first = self.of(uid).nothing_made
-        self.change(uid, nothing_made=False, parameters=parameters)
+        self.change(uid, nothing_made=False, parameters=parameters, deleted_at=None)
         return is_first
 
     def creation_ended(self, uid: str, *, nothing_made: bool) -> None:

@@ -284,9 +284,14 @@ class Reconciler:
 
 
 def release(content: Content) -> Patch:
-    """Removes our finalizer; under this policy alone."""
-    same = test("/spec/deletionPolicy", content.spec.deletion_policy)
-    return json_patch([same, *remove_finalizer(content, row_of(content).finalizer).body])
+    """Removes our finalizer; under this policy alone, and where no handle was known, only while none is: it may have been saved by a write
+    of ours whose answer was lost.
+    """
+    row, tests = row_of(content), [test("/spec/deletionPolicy", content.spec.deletion_policy)]
+    if not handle_of(content):
+        shown = as_json(content.status)
+        tests.append(test("/status", None) if shown is None else test(f"/status/{row.made_of[0]}", shown.get(row.made_of[0])))
+    return json_patch([*tests, *remove_finalizer(content, row.finalizer).body])
 
 
 def mark(content: Content) -> Patch:
