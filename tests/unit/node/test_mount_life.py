@@ -205,6 +205,30 @@ async def test_MNT5_an_attachment_that_is_being_deleted_is_told(world: VolumesWo
         assert [] == world.driver.calls_for_volumes()
 
 
+@pytest.mark.parametrize("has_come_back", [True, False])
+@in_virtual_time
+async def test_MNT4_what_no_pod_has_any_more_may_have_been_detached(world: VolumesWorld, has_come_back: bool) -> None:
+    """Where the driver does not stage, the next pod mounts it anew, although it has waited since before the last one went."""
+    world.driver.able = ()
+    async with world.agent():
+        volume = await world.volume(modes=("ReadWriteOncePod",))
+        first = await world.running_pod(volume)
+        second = await world.pod(volume)
+        await world.until_told(second, "already in use by another pod")
+        await world.remove_now(VOLUME_ATTACHMENTS, volume.attachment)
+        status = {"attached": True, "attachmentMetadata": {"device": "another"}}
+        anew = an_attached_va(volume.attachment, "vol", NODE, attacher="d1", status=status)
+        if has_come_back:
+            await world.create(anew)
+        await world.delete_pod(first)
+        if not has_come_back:
+            await world.until_told(second, f'"{volume.attachment}" not found')
+            await world.until_calls(PUBLISH, UNPUBLISH)
+            await world.create(anew)
+        await world.until_calls(PUBLISH, UNPUBLISH, PUBLISH)
+        assert {"device": "another"} == dict(world.request(PUBLISH).publish_context)
+
+
 @in_virtual_time
 async def test_MNT11_two_pods_share_what_is_staged(world: VolumesWorld) -> None:
     async with world.agent():

@@ -104,6 +104,11 @@ class VolumeState:
         return not self.at_work and self.device is Stand.ABSENT and all(one.stand is Stand.ABSENT for one in self.publications.values())
 
     @property
+    def is_mounted(self) -> bool:
+        """True when it is staged or published, or may be. One whose driver does not stage it is not while no pod has it."""
+        return self.may_be_staged or any(one.stand is not Stand.ABSENT for one in self.publications.values())
+
+    @property
     def spec_names(self) -> frozenset[str]:
         """The names of the PersistentVolumes that it is known by here; empty while only its staging folder tells of it."""
         return frozenset({self.volume.spec_name, *(one.spec_name for one in self.publications.values())} - {""})

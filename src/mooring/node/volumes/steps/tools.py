@@ -196,9 +196,9 @@ class StepTools:
             raise self._failed(step, str(error), uncertain=True) from None
 
     async def read_attachment(self, state: VolumeState) -> None:
-        """Reads what the attacher noted for the node, once for as long as the volume is here. Raises StepFailed."""
-        if not state.attachable or state.context is not None:
-            return
+        """Reads what the attacher noted for the node, once for as long as the volume is mounted here. Raises StepFailed."""
+        if not state.attachable or (state.context is not None and state.is_mounted):
+            return  # where it is not mounted, it may have been detached since
         volume, step = state.volume, "WaitForAttach"
         name = attachment_name(volume.driver, volume.handle, self._around.node_name)
         try:
