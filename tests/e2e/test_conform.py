@@ -53,6 +53,24 @@ def test_a_driver_that_forgets_its_volumes_when_it_is_killed_is_caught(tmp_path:
     assert "CSI201" in {one["rule"] for one in report["findings"]}
 
 
+def test_a_driver_that_does_not_start_again_is_caught_with_its_last_words(tmp_path: Path) -> None:
+    """As csi-driver-host-path 1.18 after a kill that cut its state file short. The later checks don't wait for it."""
+    needs_mounts()
+    script = tmp_path / "once"
+    program = " ".join([*MOORING, "driver", "hostpath", '--endpoint="unix://$1"', f'--state="{tmp_path}/state"', "--node-id=n"])
+    script.write_text(f"#!/bin/sh\nmkdir {tmp_path}/started || {{ echo the state file ends too early; exit 3; }}\nexec {program}\n")
+    script.chmod(0o755)
+    done = conform(f"{script} {{socket}}", "--volume-mib=1", "--only=volume-after-kill,kill-between-calls,kill-in-calls", "-o=json")
+    report = json.loads(done.stdout)
+    assert 1 == done.returncode
+    assert ["broken", "stopped", "stopped"] == [one["result"] for one in report["checks"]]
+    (finding,) = report["findings"]
+    assert ("CSI710", "volume-after-kill") == (finding["rule"], finding["check"])
+    assert "exit code 3 before it served its socket" in finding["found"]
+    assert finding["found"].endswith("the state file ends too early")
+    assert ["volume"] == [one.split()[0] for one in report["notDeleted"]]
+
+
 def test_ctrl_c_deletes_what_was_made_and_says_that_the_run_was_cut(tmp_path: Path) -> None:
     needs_mounts()
     words = [*MOORING, "conform", hostpath(tmp_path), "--volume-mib=1", "--volumes=5000", "--only=many-volumes"]

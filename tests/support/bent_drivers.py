@@ -56,7 +56,8 @@ class Bent:
         self.count = 0
 
     def __init_subclass__(cls) -> None:
-        Bent.all.append(cls)
+        if cls.breaks:
+            Bent.all.append(cls)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
@@ -356,6 +357,14 @@ class GrowsOfflineOnly(Bent):
     inner_size = 1 << 20
 
 
+class GrowsSometime(Bent):
+    """No breach: it grows volumes, and does not say in GetPluginCapabilities when."""
+
+    async def get_plugin_capabilities(self, request: Any) -> Any:
+        answer = await self.inner.get_plugin_capabilities(request)
+        return csi.GetPluginCapabilitiesResponse(capabilities=[one for one in answer.capabilities if one.HasField("service")])
+
+
 class TakesAnyParameter(Bent):
     breaks = "CSI214"
 
@@ -645,6 +654,29 @@ class ListsFewer(Bent):
         answer = await self.inner.list_volumes(request)
         if answer.entries and not answer.next_token:
             del answer.entries[-1]
+        return answer
+
+
+class ListsOnePage(Bent):
+    """As csi-driver-host-path 1.18: a page that is cut has no token."""
+
+    breaks = "CSI605"
+
+    async def list_volumes(self, request: Any) -> Any:
+        answer = await self.inner.list_volumes(request)
+        answer.next_token = ""
+        return answer
+
+
+class ListsOneSnapshot(Bent):
+    """As csi-driver-host-path 1.18: of a volume's snapshots it lists the first."""
+
+    breaks = "CSI605"
+
+    async def list_snapshots(self, request: Any) -> Any:
+        answer = await self.inner.list_snapshots(request)
+        if request.source_volume_id:
+            del answer.entries[1:]
         return answer
 
 

@@ -20,6 +20,7 @@ REAL_PEERS: Final = "Go peers"
 REAL_MOUNTS: Final = "mounts"
 RELEASE_TOOLS: Final = "release tools"
 GO_REGISTRAR: Final = "Go registrar"
+GO_HOSTPATH: Final = "Go host-path driver"
 H2SPEC: Final = "h2spec"
 BROWSER: Final = "browser"
 GO_SOURCES: Final = "Kubernetes' sources"
@@ -39,6 +40,10 @@ REMEDIES: Final = {
         "to test it: build node-driver-registrar 2.17 from a checkout, since no module proxy has it, and put csi-node-driver-registrar "
         "into the folder `extra` beside KUBE_TEST_BIN"
     ),
+    GO_HOSTPATH: (
+        "to test it: in a checkout of csi-driver-host-path 1.18, CGO_ENABLED=0 go build ./cmd/hostpathplugin; put hostpathplugin into "
+        "the folder `extra` beside KUBE_TEST_BIN"
+    ),
     H2SPEC: (
         "to test it: GOFLAGS=-mod=mod go install github.com/summerwind/h2spec/cmd/h2spec@v2.2.1, and put h2spec into the folder `extra` "
         "beside KUBE_TEST_BIN"
@@ -48,7 +53,7 @@ REMEDIES: Final = {
     SPECIFICATION: "nothing is wrong: this is a check for maintainers, who have the original declarations in a folder beside the project",
 }
 
-NEVER_REQUIRED: Final = {SPECIFICATION, GO_REGISTRAR, GO_SOURCES, H2SPEC, BROWSER}
+NEVER_REQUIRED: Final = {SPECIFICATION, GO_REGISTRAR, GO_HOSTPATH, GO_SOURCES, H2SPEC, BROWSER}
 """Nothing that the lock or `make real-parts` installs brings these."""
 
 

@@ -7,7 +7,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from tests.support.layers import GO_REGISTRAR, H2SPEC, REAL_CONTROLLERS, REAL_PEERS, REAL_SERVER, not_tested
+from tests.support.layers import GO_HOSTPATH, GO_REGISTRAR, H2SPEC, REAL_CONTROLLERS, REAL_PEERS, REAL_SERVER, not_tested
 from tests.support.programs import Program
 
 _BUILD = Path(__file__).resolve().parents[2] / "hack" / "kube" / "build"
@@ -18,6 +18,7 @@ _LAYERS = {
     "kube-controller-manager": REAL_CONTROLLERS,
     "kube-scheduler": REAL_CONTROLLERS,
     "csi-node-driver-registrar": GO_REGISTRAR,
+    "hostpathplugin": GO_HOSTPATH,
     "h2spec": H2SPEC,
 }
 

@@ -154,7 +154,7 @@ async def _asked(flags: ConformFlags, home: Path, path: Path, command: CommandLi
     from mooring.conform.program import DriverProcess
     from mooring.conform.report import line
     from mooring.conform.runner import Result
-    from mooring.conform.session import asking, judge, ready_at, shares_mounts
+    from mooring.conform.session import asking, judge, shares_mounts
 
     clock = LoopClock()
     progress = sys.stdout if (flags.o or flags.output) == "text" else sys.stderr
@@ -166,10 +166,10 @@ async def _asked(flags: ConformFlags, home: Path, path: Path, command: CommandLi
     async with AsyncExitStack() as stack:
         program = None
         if command is not None:
-            program = DriverProcess(command, path, NODE, home / "driver.log", lambda: ready_at(path, clock))
+            program = DriverProcess(command, path, NODE, home / "driver.log", patience_s=flags.connect_timeout_s, clock=clock)
             stack.push_async_callback(program.close)
             await program.start()
-            await program.serves(flags.connect_timeout_s, clock)
+            await program.serves()
         sees = shares_mounts(path) if command is None else space.can_mount
         try:
             asker = await stack.enter_async_context(

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from mooring.base.clock import Clock
+from mooring.base.errors import ConfigError
 from mooring.base.randomness import Random
 from mooring.conform.abilities import Abilities
 from mooring.conform.check import NotApplicable, Stopped
 from mooring.conform.finding import Finding
 from mooring.conform.made import Made
 from mooring.conform.options import Options
-from mooring.csi.book.errors import REFUSED
+from mooring.csi.book.errors import REFUSED, REVIVED
 from mooring.csi.book.rule import Breach, Rule
 from mooring.csi.book.subject import named_by
 from mooring.csi.client import Client
@@ -28,6 +29,7 @@ from mooring.wire.grpc.codes import Code, go_name
 
 AGAIN_S: Final = (0.05, 0.2, 0.5, 1.0, 2.0)
 """The pauses before a call is made again that was answered with Aborted or Unavailable."""
+_LINE_END: Final = "\n  "
 _PASSING: Final = frozenset({Code.ABORTED, Code.UNAVAILABLE})
 
 
@@ -35,7 +37,10 @@ class Program(Protocol):
     """A driver that this run has started."""
 
     async def restart(self) -> None:
-        """Kills it at once, and starts it again."""
+        """Kills it at once, and starts it again. Raises OSError, and ConfigError when it does not serve again."""
+
+    def last_words(self) -> str:
+        """The end of its output."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,10 +69,14 @@ class Asker:
         self.randomness = Random(options.seed)
         self.made = Made()
         self.findings: list[Finding] = []
+        self.is_down = False
+        """The driver was killed, and did not start again."""
         self.check = ""
         """The name of the check under way."""
         self.count = 0
         """Breaches so far, each of them."""
+        self.broken: dict[str, set[str]] = {}
+        """The numbers of the rules that each check has seen broken, by the check's name."""
         self._names = 0
         self._shared: csi.Volume | None = None
         self._folders: list[Path] = []
@@ -77,6 +86,7 @@ class Asker:
     def breach(self, breach: Breach) -> None:
         """The book has found something."""
         self.count += 1
+        self.broken.setdefault(self.check, set()).add(breach.rule.number)
         finding = Finding(breach, self.check)
         if finding.key not in {one.key for one in self.findings}:
             self.findings.append(finding)
@@ -146,6 +156,17 @@ class Asker:
             copy.secrets.update(secrets)
             return copy
         return request
+
+    async def restart(self) -> None:
+        """Kills the driver at once, and starts it again. Raises Stopped."""
+        assert self.program is not None, "a check that restarts asks for it"
+        try:
+            await self.program.restart()
+        except (ConfigError, OSError) as error:
+            self.is_down = True
+            words = str(error) if self.program.last_words() in str(error) else f"{error}{self.program.last_words()}"
+            self.breach(Breach(REVIVED, "kill -9", "", f"then it was started again: {' | '.join(words.split(_LINE_END))}"))
+            raise Stopped("the driver does not start again") from error
 
     # -- what checks begin with
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
 from mooring.base import supervisor
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
+from mooring.conform.session import ready_at
 from mooring.csi.driver_form import CommandLine
 from mooring.wire.grpc.socket_file import make_room
 
@@ -22,10 +22,11 @@ LAST_LINES: Final = 5
 
 
 class DriverProcess:
-    """start() once, then restart() as often as needed; close() at the end. log: gets its output. ready: returns when it can be asked."""
+    """start() once, then restart() as often as needed; close() at the end. log: gets its output. patience_s: until it serves."""
 
-    def __init__(self, command: CommandLine, socket: Path, node: str, log: Path, ready: Callable[[], Awaitable[None]]) -> None:
-        self._command, self._socket, self._node, self._log, self._ready = command, socket, node, log, ready
+    def __init__(self, command: CommandLine, socket: Path, node: str, log: Path, *, patience_s: float, clock: Clock) -> None:
+        self._command, self._socket, self._node, self._log = command, socket, node, log
+        self._patience_s, self._clock = patience_s, clock
         self._process: asyncio.subprocess.Process | None = None
         self._lifeline = -1  # our end of the supervisor's input: without it the supervisor kills the driver
 
@@ -47,21 +48,23 @@ class DriverProcess:
             finally:
                 os.close(theirs)
 
-    async def serves(self, timeout_s: float, clock: Clock) -> None:
+    async def serves(self) -> None:
         """Returns when its socket is there, or the time is over. Raises ConfigError when it ends before."""
         assert self._process is not None
-        until = clock.now() + timeout_s
-        while not self._socket.exists() and clock.now() < until:
+        until = self._clock.now() + self._patience_s
+        while not self._socket.exists() and self._clock.now() < until:
             if self._process.returncode is not None:
                 told = self.last_words() or "; it said nothing"
                 text = f"driver: it ended with exit code {self._process.returncode} before it served its socket{told}"
                 raise ConfigError(text, exit_code=WRONG_USE)
-            await clock.sleep(POLL_S)
+            await self._clock.sleep(POLL_S)
 
     async def restart(self) -> None:
+        """Raises OSError, and ConfigError when it does not serve again."""
         await self._kill()
         await self.start()
-        await self._ready()
+        await self.serves()
+        await ready_at(self._socket, self._clock, self._patience_s)
 
     async def close(self) -> None:
         """In good order, and by force when it takes too long."""

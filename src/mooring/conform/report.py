@@ -15,8 +15,8 @@ _WIDTH: Final = 100
 
 def line(result: Result) -> str:
     """One line for a check that has ended."""
-    numbers = ", ".join(sorted({one.breach.rule.number for one in result.findings}))
-    note = f"  {numbers}" if numbers else f"  {result.note}" if result.note else ""
+    said = ", ".join(result.rules) or result.note
+    note = f"  {said}" if said else ""
     return f"{result.end.value:<8}{result.check.name}{note}"
 
 
@@ -56,7 +56,14 @@ def _wrapped(head: str, text: str) -> list[str]:
 
 def as_values(report: Report, address: str) -> dict[str, Any]:
     checks = [
-        {"name": one.check.name, "rule": one.check.rule.number, "result": one.end.value, "seconds": round(one.seconds, 3), "note": one.note}
+        {
+            "name": one.check.name,
+            "rule": one.check.rule.number,
+            "result": one.end.value,
+            "broken": list(one.rules),
+            "seconds": round(one.seconds, 3),
+            "note": one.note,
+        }
         for one in report.results
     ]
     findings = [_values(one, address) for one in sorted(report.findings, key=lambda one: one.key)]
@@ -120,4 +127,4 @@ def _tap(report: Report) -> Iterator[str]:
 def _told(report: Report, result: Result) -> list[str]:
     """What a broken check says. What another check showed first is told there."""
     told = [finding.breach.line for finding in result.findings]
-    return told or [result.note or "a rule that another check has found broken"]
+    return told or [result.note or f"{', '.join(result.rules)}, which another check has found"]

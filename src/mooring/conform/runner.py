@@ -32,13 +32,17 @@ class End(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Result:
-    """how a check ended. note: why, for one that was skipped or stopped. findings: those that it was the first to show."""
+    """how a check ended. note: why, for one that was skipped or stopped. findings: those that it was the first to show.
+
+    rules: the numbers of all that it saw broken.
+    """
 
     check: Check
     end: End
     seconds: float
     note: str = ""
     findings: tuple[Finding, ...] = ()
+    rules: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(slots=True)
@@ -112,6 +116,8 @@ async def _one(asker: Asker, check: Check, clock: Clock) -> Result:
     began, before, seen = clock.now(), len(asker.findings), asker.count
     asker.check = check.name
     end, note = End.KEPT, ""
+    if asker.is_down:
+        return Result(check, End.STOPPED, 0.0, "the driver does not run any more")
     try:
         if check.restarts and asker.program is None:
             raise NotApplicable("this run has not started the driver, so it can't start it again: give a command or a class")
@@ -124,11 +130,16 @@ async def _one(asker: Asker, check: Check, clock: Clock) -> Result:
     await clean(asker, None, clock, whole=False)
     if asker.count > seen:
         end, note = End.BROKEN, ""
-    return Result(check, end, clock.now() - began, note, tuple(asker.findings[before:]))
+    rules = tuple(sorted(asker.broken.get(check.name, ())))
+    return Result(check, end, clock.now() - began, note, tuple(asker.findings[before:]), rules)
 
 
 async def clean(asker: Asker, report: Report | None, clock: Clock, *, whole: bool) -> None:
     """Deletes what the checks have made. whole: also the volume that they share, and what fails now is named in the report."""
+    if asker.is_down:
+        if report is not None:
+            report.left += [" ".join(filter(None, key)) for key, _ in asker.made.undone_by()]
+        return
     for attempt in range(TRIES if whole else 1):
         for (_, identity, _), (rpc, request) in list(asker.made.undone_by()):
             if not whole and asker.is_shared(identity):

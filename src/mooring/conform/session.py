@@ -54,11 +54,13 @@ async def judge(asker: Asker, checks: Sequence[Check], clock: Clock, report: Rep
         report.left.append(f"nothing could be asked: {reason}")
 
 
-async def ready_at(path: Path, clock: Clock) -> None:
+async def ready_at(path: Path, clock: Clock, patience_s: float) -> None:
     """Returns when a driver answers at this socket. Raises ConfigError."""
     driver = WireDriver(str(path), clock=clock)
-    await driver.connect(CONNECT_S_MAX, "the driver was killed and started again")
-    await driver.close()
+    try:
+        await driver.connect(patience_s, "the driver was killed and started again")
+    finally:
+        await driver.close()
 
 
 def shares_mounts(path: Path) -> bool:

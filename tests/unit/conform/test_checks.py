@@ -13,16 +13,17 @@ import pytest
 from mooring.base.clock import LoopClock
 from mooring.conform.checks.all import CHECKS
 from mooring.conform.options import Options
+from mooring.conform.report import line
 from mooring.conform.runner import End, Report
 from mooring.conform.session import asking, judge
 from mooring.driver.server import serving
-from tests.support.bent_drivers import SECRET, Bent, TellsSecrets, reference
+from tests.support.bent_drivers import SECRET, Bent, GrowsSometime, ListsFewer, TakesAnyParameter, TellsSecrets, reference
 
 BIN = Path(sys.executable).parent
 
 
-async def conform(folder: Path, bent: type[Bent] | None = None, **options: Any) -> Report:
-    """Against the reference driver, over links, bent or not."""
+async def conform(folder: Path, bent: type[Bent] | None = None, *, mutable: bool = True, **options: Any) -> Report:
+    """Against the reference driver, over links, bent or not. mutable: conform is told a parameter that can be modified."""
     report, clock = Report(), LoopClock()
     secrets = {"create_volume": {"password": SECRET}}
     given = Options(
@@ -30,7 +31,7 @@ async def conform(folder: Path, bent: type[Bent] | None = None, **options: Any) 
         targets=folder / "pods",
         timeout_s=Bent.timeout_s if bent is None else bent.timeout_s,
         volume_mib=1,
-        mutable_parameters={"iops": "1"},
+        mutable_parameters={"iops": "1"} if mutable else {},
         secrets=secrets,
         **options,
     )
@@ -81,3 +82,30 @@ async def test_the_call_by_hand_is_the_one_that_broke_the_rule(tmp_path: Path) -
     typed = await asyncio.to_thread(shell, f"{BIN}/{line.replace(' --secrets-file FILE', '')} --dry-run")
     assert "conform-no-such-volume" in typed
     assert "CreateVolume --csi-address unix:///csi.sock --secrets-file FILE -f - <<< " in line
+
+
+async def test_a_later_check_names_the_rules_too(tmp_path: Path) -> None:
+    """A check that has found nothing new would be broken without a reason."""
+    report = await conform(tmp_path, ListsFewer, only=("list-what-there-is", "list-page-by-page"))
+    assert [(line(one), len(one.findings)) for one in report.results] == [
+        ("broken  list-what-there-is  CSI605", 1),
+        ("broken  list-page-by-page  CSI605", 0),
+    ]
+
+
+async def test_unknown_parameters_are_tried_without_known_ones(tmp_path: Path) -> None:
+    """As csi-sanity does. The parameters that conform is not told are left out alone."""
+    only = ("create-with-unknown-mutable", "modify-with-unknown", "modify-unknown", "modify")
+    report = await conform(tmp_path, TakesAnyParameter, mutable=False, only=only)
+    assert {one.check.name: one.end for one in report.results} == {
+        "create-with-unknown-mutable": End.KEPT,
+        "modify-with-unknown": End.BROKEN,
+        "modify-unknown": End.KEPT,
+        "modify": End.SKIPPED,
+    }
+
+
+async def test_a_volume_grows_of_which_nobody_says_when_it_can(tmp_path: Path) -> None:
+    """EXPAND_VOLUME alone promises the call, and the resizer of a cluster asks for no more; csi-driver-host-path is such a driver."""
+    report = await conform(tmp_path, GrowsSometime, only=("expand", "expand-while-published"))
+    assert [(one.check.name, one.end) for one in report.results] == [("expand", End.KEPT), ("expand-while-published", End.SKIPPED)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from mooring.conform.asker import Asker
@@ -69,18 +70,27 @@ async def list_with_bad_token(asker: Asker) -> None:
     sanity=f"{_C}ListVolumes > check the presence of new volumes and absence of deleted ones in the volume list",
 )
 async def list_what_there_is(asker: Asker) -> None:
-    """ListVolumes has new volumes, on pages of one entry too, and none that is deleted."""
+    """ListVolumes has new volumes, and none that is deleted."""
     volumes = [await create(asker, asker.a_volume()) for _ in range(3)]
-    for page in (0, 1):
-        found = await listed(asker, page)
-        for volume in volumes:
-            if volume.volume_id not in found:
-                request = csi.ListVolumesRequest(max_entries=page)
-                asker.finds(LACKS, Driver.list_volumes, request, f"volume {volume.volume_id!r} exists, and is on no page")
+    await _lists_all(asker, volumes, page=0)
     await delete(asker, volumes[0])
     if volumes[0].volume_id in await listed(asker):
         found_text = f"volume {volumes[0].volume_id!r} is deleted, and listed"
         asker.finds(LACKS, Driver.list_volumes, csi.ListVolumesRequest(), found_text)
+
+
+@CHAPTER.check(LACKS, CREATES, _VOLUMES)
+async def list_page_by_page(asker: Asker) -> None:
+    """ListVolumes has all volumes on pages of one entry, too."""
+    await _lists_all(asker, [await create(asker, asker.a_volume()) for _ in range(3)], page=1)
+
+
+async def _lists_all(asker: Asker, volumes: list[csi.Volume], page: int) -> None:
+    found = await listed(asker, page)
+    for volume in volumes:
+        if volume.volume_id not in found:
+            request = csi.ListVolumesRequest(max_entries=page)
+            asker.finds(LACKS, Driver.list_volumes, request, f"volume {volume.volume_id!r} exists, and is on no page")
 
 
 @CHAPTER.check(SIGN, "Controller.GET_CAPACITY", sanity=f"{_C}GetCapacity > should return capacity (no optional values added)")
@@ -108,20 +118,30 @@ async def list_snapshots(asker: Asker) -> None:
     ),
 )
 async def list_what_snapshots_there_are(asker: Asker) -> None:
-    """ListSnapshots has new snapshots: on all pages, by their ids and by their volume; and none that is deleted."""
-    volume = await create(asker, asker.a_volume())
-    made = [(await asker.must(Driver.create_snapshot, a_snapshot(asker, volume))).snapshot.snapshot_id for _ in range(3)]
-    ways: tuple[dict[str, Any], ...] = ({}, {"page": 1}, {"source_volume_id": volume.volume_id})
-    for fields in ways:
-        found = await snapshots(asker, **fields)
-        await _miss(asker, set(made) - found, fields)
-    await _miss(asker, {made[0]} - await snapshots(asker, snapshot_id=made[0]), {"snapshot_id": made[0]})
+    """ListSnapshots has new snapshots: on all pages, by their ids and by their volumes; and none that is deleted."""
+    volumes = [await create(asker, asker.a_volume()) for _ in range(3)]
+    made = [(await asker.must(Driver.create_snapshot, a_snapshot(asker, volume))).snapshot.snapshot_id for volume in volumes]
+    for page in (0, 1):
+        _miss(asker, set(made) - await snapshots(asker, page), {"page": page})
+    for volume, snapshot in zip(volumes, made, strict=True):
+        filters: tuple[dict[str, Any], ...] = ({"source_volume_id": volume.volume_id}, {"snapshot_id": snapshot})
+        for one in filters:
+            _miss(asker, {snapshot} - await snapshots(asker, **one), one)
     await asker.must(Driver.delete_snapshot, csi.DeleteSnapshotRequest(snapshot_id=made[0]))
     if made[0] in await snapshots(asker):
         asker.finds(LACKS, Driver.list_snapshots, csi.ListSnapshotsRequest(), f"snapshot {made[0]!r} is deleted, and listed")
 
 
-async def _miss(asker: Asker, missing: set[str], fields: dict[str, Any]) -> None:
+@CHAPTER.check(LACKS, CREATES, SNAPSHOTS, _LISTS)
+async def list_snapshots_of_a_volume(asker: Asker) -> None:
+    """ListSnapshots by source_volume_id has all snapshots of the volume."""
+    volume = await create(asker, asker.a_volume())
+    made = {(await asker.must(Driver.create_snapshot, a_snapshot(asker, volume))).snapshot.snapshot_id for _ in range(3)}
+    of_it: dict[str, Any] = {"source_volume_id": volume.volume_id}
+    _miss(asker, made - await snapshots(asker, **of_it), of_it)
+
+
+def _miss(asker: Asker, missing: set[str], fields: Mapping[str, Any]) -> None:
     if missing:
         filters = {("max_entries" if name == "page" else name): value for name, value in fields.items()}
         found = f"snapshot {min(missing)!r} exists, and is on no page"

@@ -104,27 +104,25 @@ async def caller_goes_away_on_node(asker: Asker) -> None:
 @CHAPTER.check(FORGOTTEN, CREATES, restarts=True)
 async def volume_after_kill(asker: Asker) -> None:
     """After kill -9 the driver knows its volumes: CreateVolume gives the same one, and it can be deleted."""
-    assert asker.program is not None
     request = asker.a_volume()
     volume = await create(asker, request)
-    await asker.program.restart()
+    await asker.restart()
     again = await create_again(asker, request)
     if again.volume_id == volume.volume_id:
         look = csi.ValidateVolumeCapabilitiesRequest(volume_id=volume.volume_id, volume_capabilities=[asker.capability()])
         await asker.must(Driver.validate_volume_capabilities, look, FORGOTTEN)
     await delete(asker, volume)
-    await asker.program.restart()
+    await asker.restart()
     await asker.must(Driver.delete_volume, csi.DeleteVolumeRequest(volume_id=volume.volume_id), DELETE_ABSENT)
 
 
 @CHAPTER.check(AGAIN, CREATES, "Node", restarts=True)
 async def kill_between_calls(asker: Asker) -> None:
     """kill -9 between any two calls of a volume's life: the last call comes again, and life goes on."""
-    assert asker.program is not None
     life = await begin(asker)
     for rpc, rule in (*life.there(), *life.back()):
         await step(life, rpc, REFUSED)
-        await asker.program.restart()
+        await asker.restart()
         await step(life, rpc, rule)
     await delete(asker, life.volume)
 
@@ -132,11 +130,10 @@ async def kill_between_calls(asker: Asker) -> None:
 @CHAPTER.check(AGAIN, CREATES, "Node", restarts=True)
 async def kill_in_calls(asker: Asker) -> None:
     """kill -9 in the middle of each call of a volume's life: the call comes again, and life goes on."""
-    assert asker.program is not None
     life = await begin(asker)
     for rpc, rule in (*life.there(), *life.back()):
         await asker.given_up(rpc, life.request(rpc), asker.randomness.uniform(0.0, 0.02))
-        await asker.program.restart()
+        await asker.restart()
         await step(life, rpc, rule)
     await delete(asker, life.volume)
 

@@ -29,6 +29,7 @@ _C: Final = "Controller Service [Controller Server] > "
 GONE: Final = "conform-no-such-volume"
 _SNAPSHOTS: Final = "Controller.CREATE_DELETE_SNAPSHOT"
 _MODIFIES: Final = "Controller.MODIFY_VOLUME"
+_UNKNOWN_PARAMETER: Final = {"conform-no-such-parameter": "1"}
 
 
 @CHAPTER.check(CAPACITY, CREATES, sanity=f"{_C}CreateVolume > should return appropriate values SingleNodeWriter NoCapacity")
@@ -153,8 +154,6 @@ async def validate_unknown(asker: Asker) -> None:
 async def expand(asker: Asker) -> None:
     """A volume that is not published grows; the same call again answers OK."""
     volume = await create(asker, asker.a_volume())
-    if not {"Expansion.ONLINE", "Expansion.OFFLINE"} & asker.abilities.words:
-        raise NotApplicable("the driver does not say in GetPluginCapabilities when volumes can grow (VolumeExpansion)")
     request = csi.ControllerExpandVolumeRequest(
         volume_id=volume.volume_id, capacity_range={"required_bytes": 2 * asker.options.size_bytes}, volume_capability=asker.capability()
     )
@@ -194,8 +193,7 @@ async def create_with_mutable(asker: Asker) -> None:
 @CHAPTER.check(MUTABLE, CREATES, _MODIFIES, sanity=f"{_C}CreateVolume > should not create volume with an invalid volume attribute class")
 async def create_with_unknown_mutable(asker: Asker) -> None:
     """CreateVolume refuses mutable_parameters that no driver knows."""
-    _mutable(asker)
-    request = asker.a_volume(mutable_parameters={"conform-no-such-parameter": "1"})
+    request = asker.a_volume(mutable_parameters=_UNKNOWN_PARAMETER)
     await asker.refused(Driver.create_volume, request, MUTABLE, Code.INVALID_ARGUMENT, why="nobody knows the parameter")
 
 
@@ -232,18 +230,19 @@ async def modify(asker: Asker) -> None:
 )
 async def modify_with_unknown(asker: Asker) -> None:
     """ControllerModifyVolume refuses parameters that no driver knows, for volumes made with some and without."""
-    parameters = _mutable(asker)
-    for given in ({}, parameters):
+    for given in ({}, dict(asker.options.mutable_parameters)):
         volume = await create(asker, asker.a_volume(mutable_parameters=given))
-        request = csi.ControllerModifyVolumeRequest(volume_id=volume.volume_id, mutable_parameters={"conform-no-such-parameter": "1"})
+        request = csi.ControllerModifyVolumeRequest(volume_id=volume.volume_id, mutable_parameters=_UNKNOWN_PARAMETER)
         await asker.refused(Driver.controller_modify_volume, request, MUTABLE, Code.INVALID_ARGUMENT, why="nobody knows the parameter")
 
 
 @CHAPTER.check(UNKNOWN, _MODIFIES, sanity="ModifyVolume [Controller Server] > should fail if volume does not exist")
 async def modify_unknown(asker: Asker) -> None:
     """ControllerModifyVolume of a volume that does not exist is answered with NotFound."""
-    request = csi.ControllerModifyVolumeRequest(volume_id=GONE, mutable_parameters=_mutable(asker))
-    await asker.refused(Driver.controller_modify_volume, request, UNKNOWN, Code.NOT_FOUND, why="the volume does not exist")
+    known = dict(asker.options.mutable_parameters)
+    request = csi.ControllerModifyVolumeRequest(volume_id=GONE, mutable_parameters=known or _UNKNOWN_PARAMETER)
+    codes = (Code.NOT_FOUND,) if known else (Code.NOT_FOUND, Code.INVALID_ARGUMENT)
+    await asker.refused(Driver.controller_modify_volume, request, UNKNOWN, *codes, why="the volume does not exist")
 
 
 def _mutable(asker: Asker) -> dict[str, str]:

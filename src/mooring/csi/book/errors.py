@@ -85,9 +85,17 @@ REFUSED = Rule(
     "Kubernetes asks again for ever; the text stands in an Event of the claim or the pod.",
     "Read the error. If the driver needs parameters or secrets, give them: --parameter, --secrets-file.",
 )
+REVIVED = Rule(
+    "CSI710",
+    "the driver does not start again",
+    "A driver that was killed, at any moment, serves its socket when it is started again.",
+    "supervised-lifecycle-management",
+    "The container restarts for ever (CrashLoopBackOff), and no volume of the driver moves any more.",
+    "Write what you keep to a second file and rename it over the first, and remove a socket that a killed process has left.",
+)
 
 RULES: Final = (NO_CODE, SECRET_TOLD, SECRET_ANSWERED, SILENT, STILL_ABORTED, NO_MESSAGE, DIED, NO_TEXT)
-ASKED: Final = (REFUSED,)
+ASKED: Final = (REFUSED, REVIVED)
 
 ABORTED_MAX: Final = 3
 """So often in a row; once may be the end of a call that nobody here saw."""
