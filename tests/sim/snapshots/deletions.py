@@ -69,7 +69,8 @@ class Deletions(Ledger):
         unbound = not old["spec"]["volumeSnapshotRef"].get("uid")
         is_wanted_gone = old["spec"]["deletionPolicy"] == names.DELETE_POLICY and "deletionTimestamp" in old["metadata"]
         others = bool(handle) and bool(self.tables.contents_of(handle) or self.tables.groups_with(handle))
-        if is_wanted_gone and not is_member(old):  # whatever others have kept before: a deletion that was decided by then may still come
+        is_of_group = is_member(old) or bool(status.get("volumeGroupSnapshotHandle"))  # also an import, which the driver told so
+        if is_wanted_gone and not is_of_group:  # whatever others have kept before: a deletion that was decided by then may still come
             self.kept.difference_update(handles_of(old))
         if is_member(old):
             pass  # the policy of its group decides
