@@ -18,6 +18,7 @@ from tests.sim.snapshots.objects import (
     Json,
     handles_of,
     handles_of_group,
+    is_given_up,
     is_going,
 )
 from tests.sim.snapshots.world import SnapshotWorld
@@ -90,6 +91,8 @@ def _contents(world: SnapshotWorld) -> Iterator[Complaint]:
             yield "content-left", f"{name} is there, its snapshot is not: {content['metadata']}"
         elif not uid and is_going(content):
             yield "content-left", f"{name} was deleted and is still there: {content['metadata']}"
+        elif is_given_up(content) and world.laws.is_single:
+            yield "content-left", f"{name} goes, and nobody knows yet what was made for it: {content['metadata']}"
 
 
 def _groups(world: SnapshotWorld) -> Iterator[Complaint]:

@@ -44,11 +44,24 @@ class Endings:
             lost = gone and not _is_ready(content) and content["spec"]["volumeGroupSnapshotRef"].get("uid") not in alive
             if lost and not is_going(content):
                 await self._hands.remove(GROUP_SNAPSHOT_CONTENTS, content)
+            if is_going(content) and content["spec"]["volumeGroupSnapshotRef"].get("uid") not in alive:
+                await self._end_forsaken(content)
         for group in self._all(GROUPS):
             if not is_going(group) and self._is_hopeless_group(group):
                 await self._hands.remove(GROUP_SNAPSHOTS, group)
         is_waiting = await self._help()
         return is_waiting or self._world.store.version != before
+
+    async def _end_forsaken(self, content: Json) -> None:
+        """An administrator does as a Warning says: a content that was deleted by hand, and whose group is gone, is to take its data along,
+        as far as its policy says so.
+        """
+        uid, notes = content["spec"]["volumeGroupSnapshotRef"].get("uid") or "", content["metadata"].get("annotations") or {}
+        way_out = f"annotate it {names.GROUP_BEING_DELETED}={names.YES}"
+        is_told = any(way_out in text and uid in text for text in self._world.laws.telling.texts)
+        if uid and is_told and names.GROUP_BEING_DELETED not in notes:
+            marked = {"metadata": {"annotations": {names.GROUP_BEING_DELETED: names.YES}}}
+            await self._hands.merge(GROUP_SNAPSHOT_CONTENTS, content, marked)
 
     def _is_in_the_way(self, content: Json) -> bool:
         """True for one that a group which is being deleted waits for, as its event says."""
