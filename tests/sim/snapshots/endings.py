@@ -41,6 +41,7 @@ class Endings:
         for content in self._all(GROUP_CONTENTS):
             gone = not set(content["spec"]["source"].get("volumeHandles") or ()) <= self._backend.volumes
             gone = gone or "groupSnapshotHandles" in content["spec"]["source"] or self._is_mute()
+            gone = gone or bool(handles_of_group(content) & self._backend.forgotten)
             lost = gone and not _is_ready(content) and content["spec"]["volumeGroupSnapshotRef"].get("uid") not in alive
             if lost and not is_going(content):
                 await self._hands.remove(GROUP_SNAPSHOT_CONTENTS, content)

@@ -21,15 +21,17 @@ from mooring.cluster.snapshots.reconcile import LostWrites
 from mooring.cluster.snapshots.reconcile import Reconciler as ControllerReconciler
 from mooring.control.decision import Decision, Failed
 from mooring.control.result import Stale
+from mooring.kube.cache.informer import Cause
 from mooring.kube.cluster import Patch
 from mooring.kube.patch import json_patch, merge_patch, replace, test
+from mooring.sidecars.snapshotter import controller as snapshotter_controller
 from mooring.sidecars.snapshotter import decide, decide_after_group, reconcile
 from mooring.sidecars.snapshotter.decide_after_group import Matching
 from mooring.sidecars.snapshotter.kinds import GROUPS, SINGLES
 from mooring.sidecars.snapshotter.memory import Memory
 from mooring.sidecars.snapshotter.reconcile import Reconciler
 from mooring.sidecars.snapshotter.telling import Telling
-from mooring.sidecars.snapshotter.view import View, row_of
+from mooring.sidecars.snapshotter.view import View, is_ready, row_of
 from tests.sim.planting import Bug, both
 
 
@@ -231,6 +233,20 @@ def _releases_are_of_any_status() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(reconcile, "release", untested)
 
 
+def _what_is_unready_again_is_quiet() -> contextlib.AbstractContextManager[Any]:
+    """A content that a set-back of the server made unready wakes nobody."""
+    is_news = snapshotter_controller.is_news
+
+    def quiet(change: Any) -> bool:
+        old, new = change.old, change.new
+        if old is None or old.metadata.uid != new.metadata.uid or old.metadata.resource_version == new.metadata.resource_version:
+            return is_news(change)
+        is_told = change.cause is not Cause.OWN_WRITE and is_ready(new) and not is_ready(old)
+        return is_told or snapshotter_controller._quiet(old) != snapshotter_controller._quiet(new)
+
+    return mock.patch.object(snapshotter_controller, "is_news", quiet)
+
+
 MENDED: Final[Mapping[str, Bug]] = {
     "lost-unmarks": Bug(_lost_unmarks_are_forgotten, {"create-unmarked"}, first_seed=1651),
     "empty-uids": Bug(_empty_uids_are_tested_as_none, {"unready", "silent", "hot-loop", "left"}, first_seed=12),
@@ -241,6 +257,7 @@ MENDED: Final[Mapping[str, Bug]] = {
     "coming-contents": Bug(_coming_contents_need_no_claims, {"claim-let-go"}, first_seed=2777),
     "deletions-remembered": Bug(_deletions_are_remembered, {"left-behind"}, first_seed=4884),
     "released-unread": Bug(_releases_are_of_any_status, {"left-behind"}, first_seed=222),
+    "unready-again": Bug(_what_is_unready_again_is_quiet, {"claim-held"}, first_seed=10129),
     "refusals-silent": Bug(_refused_statuses_are_silent, {"silent"}, first_seed=5),
     "marks-late": Bug(_marks_come_late, {"mark-left", "create-unmarked", "leaked", "left-behind"}, first_seed=99),
 }

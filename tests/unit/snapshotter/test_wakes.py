@@ -50,6 +50,18 @@ def test_S51_loud_changes(after):
     assert news(**after)
 
 
+@pytest.mark.parametrize("version", ["0", "2"], ids=["older", "newer"])
+def test_S51_a_set_back_of_the_server_wakes_what_is_unready_again(version):
+    """Its list may be of a newer version by then."""
+    assert news({"status": CUT}, status=UNREADY, resourceVersion=version)
+    assert news({"status": UNREADY}, status=None, resourceVersion=version)
+
+
+@pytest.mark.parametrize("cause", list(Cause))
+def test_S51_an_older_version_is_always_news(cause):
+    assert news(cause=cause, annotations={BEING_CREATED: "yes"}, resourceVersion="0")
+
+
 def test_S50_our_own_writes_are_none():
     assert not news(cause=Cause.OWN_WRITE, annotations={BEING_CREATED: "yes"}, status=CUT, finalizers=["others"])
 

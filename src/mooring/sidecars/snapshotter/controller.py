@@ -31,7 +31,7 @@ from mooring.csi.driver import Driver
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.kube.cache.informer import Cause, Change, Informer
 from mooring.kube.cache.store import Store
-from mooring.kube.cluster import EVERYTHING, Selection
+from mooring.kube.cluster import EVERYTHING, Selection, order
 from mooring.sidecars.snapshotter.decide import decide_content
 from mooring.sidecars.snapshotter.decision import Action, Failure
 from mooring.sidecars.snapshotter.kinds import GROUPS, SINGLES, Content, Row
@@ -43,6 +43,7 @@ from mooring.sidecars.snapshotter.view import (
     BY_MEMBER,
     CONTENT_INDEXES,
     View,
+    handle_of,
     handles_of,
     is_born,
     is_going,
@@ -190,16 +191,20 @@ def _has_groups(info: DriverInfo) -> bool:
 def is_news(change: Change[Any]) -> bool:
     """True for a change that wakes the content: none of our own, and none of status, finalizers or the mark of a creation alone.
 
-    As csi-snapshotter 8.6; a snapshot that turned ready by another hand is news all the same. Differs from csi-snapshotter, whose own mark
-    of a creation wakes a group, so that an un-ready one is asked for without a pause.
+    As csi-snapshotter 8.6; a snapshot that turned ready by another hand is news all the same, and so is one that is no more ready, or whose
+    handle has gone: no hand does that, but a set-back of the API server. Differs from csi-snapshotter, whose own mark of a creation wakes a
+    group, so that an un-ready one is asked for without a pause.
     """
     old, new = change.old, change.new
     assert new is not None
+    if old is not None and order(new.metadata.resource_version, old.metadata.resource_version) < 0:
+        return True
     if change.cause is Cause.OWN_WRITE:  # its answer may show what others have changed, and no event will any more
         return old is not None and _quiet(old) != _quiet(new)
     if old is None or old.metadata.uid != new.metadata.uid or old.metadata.resource_version == new.metadata.resource_version:
         return True
-    return (is_ready(new) and not is_ready(old)) or _quiet(old) != _quiet(new)
+    is_back = bool(handle_of(old)) and not handle_of(new)
+    return is_back or is_ready(new) != is_ready(old) or _quiet(old) != _quiet(new)
 
 
 def _quiet(content: Content) -> Content:
