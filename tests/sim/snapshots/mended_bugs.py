@@ -247,6 +247,20 @@ def _what_is_unready_again_is_quiet() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(snapshotter_controller, "is_news", quiet)
 
 
+def _looks_believe_the_cache() -> contextlib.AbstractContextManager[Any]:
+    """An object that a cache of before a set-back of the server does not take is taken for none."""
+    look_up = controller_reconcile.look_up
+
+    async def believing(cluster: Any, cache: Any, look: Any) -> None:
+        try:
+            await look_up(cluster, cache, look)
+        except Stale:
+            if cache.store.get(look.key) is not None:
+                raise
+
+    return mock.patch.object(controller_reconcile, "look_up", believing)
+
+
 MENDED: Final[Mapping[str, Bug]] = {
     "lost-unmarks": Bug(_lost_unmarks_are_forgotten, {"create-unmarked"}, first_seed=1651),
     "empty-uids": Bug(_empty_uids_are_tested_as_none, {"unready", "silent", "hot-loop", "left"}, first_seed=12),
@@ -258,6 +272,7 @@ MENDED: Final[Mapping[str, Bug]] = {
     "deletions-remembered": Bug(_deletions_are_remembered, {"left-behind"}, first_seed=4884),
     "released-unread": Bug(_releases_are_of_any_status, {"left-behind"}, first_seed=222),
     "unready-again": Bug(_what_is_unready_again_is_quiet, {"claim-held"}, first_seed=10129),
+    "looks-believe-caches": Bug(_looks_believe_the_cache, {"content-left"}, first_seed=924),
     "refusals-silent": Bug(_refused_statuses_are_silent, {"silent"}, first_seed=5),
     "marks-late": Bug(_marks_come_late, {"mark-left", "create-unmarked", "leaked", "left-behind"}, first_seed=99),
 }

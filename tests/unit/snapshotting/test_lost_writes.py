@@ -6,7 +6,12 @@ import pytest
 
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS as VGSC
 from mooring.api.group_snapshot import GROUP_SNAPSHOTS as VGS
+from mooring.api.meta import Key
 from mooring.api.snapshot_names import BEING_DELETED, CLAIM_FINALIZER, GROUP_BEING_DELETED
+from mooring.cluster.snapshots.decision import LookUp
+from mooring.cluster.snapshots.reconcile import look_up
+from mooring.control.caches import Caches
+from mooring.control.result import Stale
 from mooring.kube.errors import LATE_S, ApiError, ServerError, Unreachable
 from tests.support.builders import a_group_snapshot, a_new_content, a_new_snapshot, a_snapshot_class
 from tests.support.cluster_world import LateWatch
@@ -115,6 +120,19 @@ async def test_a_snapshot_whose_content_was_seen_is_let_go_at_once_by_the_next_p
     await world.delete(VS, "snap")
     async with world.both():
         await world.gone(VS, "snap", wait_s=5.0)
+
+
+async def test_a_content_that_a_cache_of_before_a_set_back_does_not_take_is_no_missing_one():
+    """Its snapshot would go without it."""
+    world = await SnapshotWorld().base()
+    await world.create(a_new_content("content", finalizers=["others"]))
+    cache = Caches(world.runtime).of(VSC)
+    cache.store.version = "1000000"
+    look = LookUp(VSC, Key("", "content"), strictly=True)
+    with pytest.raises(Stale):
+        await look_up(world.cluster, cache, look)
+    await world.tear_away(VSC, "content")
+    await look_up(world.cluster, cache, look)
 
 
 async def test_an_import_that_is_bound_late_goes_with_its_snapshot():

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS
-from mooring.api.meta import Key, Kind, Object, OwnerReference, finalizers_of, key_of
+from mooring.api.meta import Key, Kind, Object, OwnerReference, finalizers_of, is_deleting, key_of
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.api.snapshot_names import CLAIM_FINALIZER, TOUCHED, YES, is_marked
 from mooring.base.clock import Clock, Instant
@@ -254,11 +254,14 @@ def _owner_json(owner: OwnerReference) -> Mapping[str, Any]:
 
 
 async def look_up(cluster: Cluster, cache: Informer[Any], look: d.LookUp) -> None:
-    """One GET, since the watches of different kinds are not in step. Raises Stale; strictly: ApiError."""
+    """One GET, since the watches of different kinds are not in step. Raises Stale, also where the cache does not take the answer: it is of
+    before a set-back of the API server, and is about to list anew; strictly: ApiError.
+    """
     kind, key = look.kind, look.key
     before = cache.store.get(key)
     try:
-        cache.wrote(await cluster.get(kind, key.name, key.namespace))
+        answer = await cluster.get(kind, key.name, key.namespace)
+        cache.wrote(answer)
     except NotFound:
         return
     except ApiError as error:  # then the cache is all we know
@@ -267,5 +270,6 @@ async def look_up(cluster: Cluster, cache: Informer[Any], look: d.LookUp) -> Non
         log.info(2, "could not ask for what the cache lacks", resource=kind.plural, name=str(key), why=str(error))
         return
     found = cache.store.get(key)
-    if found is not None and changed(before, found):
+    is_over = is_deleting(answer) and not finalizers_of(answer)
+    if (found is None and not is_over) or (found is not None and changed(before, found)):
         raise Stale(str(key))
