@@ -16,6 +16,7 @@ from mooring.cluster.snapshots import decide_deletion, decide_protection
 from mooring.cluster.snapshots import reconcile as controller_reconcile
 from mooring.cluster.snapshots import view as controller_view
 from mooring.cluster.snapshots.coming import ComingContents
+from mooring.cluster.snapshots.controller import Found
 from mooring.cluster.snapshots.decision import BindContent
 from mooring.cluster.snapshots.reconcile import LostWrites
 from mooring.cluster.snapshots.reconcile import Reconciler as ControllerReconciler
@@ -261,6 +262,11 @@ def _looks_believe_the_cache() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(controller_reconcile, "look_up", believing)
 
 
+def _what_is_found_wakes_nobody() -> contextlib.AbstractContextManager[Any]:
+    """Another snapshot of the name, which the answer to a write of our own has shown, is not looked at."""
+    return mock.patch.object(Found, "by", return_value=False)
+
+
 MENDED: Final[Mapping[str, Bug]] = {
     "lost-unmarks": Bug(_lost_unmarks_are_forgotten, {"create-unmarked"}, first_seed=1651),
     "empty-uids": Bug(_empty_uids_are_tested_as_none, {"unready", "silent", "hot-loop", "left"}, first_seed=12),
@@ -273,6 +279,7 @@ MENDED: Final[Mapping[str, Bug]] = {
     "released-unread": Bug(_releases_are_of_any_status, {"left-behind"}, first_seed=222),
     "unready-again": Bug(_what_is_unready_again_is_quiet, {"claim-held"}, first_seed=10129),
     "looks-believe-caches": Bug(_looks_believe_the_cache, {"content-left"}, first_seed=924),
+    "found-unseen": Bug(_what_is_found_wakes_nobody, {"left"}, first_seed=8720),
     "refusals-silent": Bug(_refused_statuses_are_silent, {"silent"}, first_seed=5),
     "marks-late": Bug(_marks_come_late, {"mark-left", "create-unmarked", "leaked", "left-behind"}, first_seed=99),
 }

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from mooring.cluster.snapshots.controller import is_news
+from mooring.api.snapshot_names import AS_SOURCE_FINALIZER
+from mooring.cluster.snapshots.controller import Found, is_news
 from mooring.kube.cache.informer import Cause, Change
-from tests.support.builders import DELETED, Json, a_group_content, a_new_snapshot, typed
+from tests.support.builders import DELETED, Json, a_group_content, a_new_snapshot, a_snapshot_class, typed
+from tests.support.cluster_world import HeldWatch
+from tests.support.snapshotting import VS, VSC, SnapshotWorld
+from tests.support.virtual_loop import in_virtual_time
+
+pytestmark = in_virtual_time
 
 SNAPSHOT = a_new_snapshot(uid="uid-snap")
 
@@ -37,3 +45,33 @@ def test_our_own_write_wakes_nobody():
 def test_the_status_may_be_of_others():
     change = Change(typed(a_group_content()), typed(a_group_content(status={"readyToUse": True})), Cause.OWN_WRITE)
     assert (False, True) == (is_news(change), is_news(change, lambda content: content.status))
+
+
+async def test_another_snapshot_of_the_name_that_our_own_write_has_met_is_looked_at():
+    """No event brings it any more: the cache has it already when the watch shows it."""
+    watch = HeldWatch(VS.plural)
+    world = await SnapshotWorld(faults=watch).base()
+    async with world.both():
+        await world.create(a_new_snapshot(content="imported", snapshot_class="late", finalizers=[AS_SOURCE_FINALIZER]))
+        await world.error(text='"late" not found')
+        watch.hold()
+        await world.tear_away(VS, "snap")
+        await world.snap()
+        await world.create(a_snapshot_class("late"))
+        await world.settle(2.0)
+        assert await world.list(VSC), "the new one has its content"
+        watch.let_go()
+        await world.ready()
+
+
+def test_what_was_found_is_told_apart_from_what_was_made():
+    ended, found = Change(typed(SNAPSHOT), None, Cause.OWN_WRITE), Change(None, typed(SNAPSHOT), Cause.OWN_WRITE)
+    other = Change(typed(a_new_snapshot("other")), None, Cause.OWN_WRITE)
+
+    def told(*changes: Change[Any]) -> list[bool]:
+        room = Found()
+        return [room.by(change) for change in changes]
+
+    assert [False, True] == told(ended, found)
+    assert [False, False, False] == told(found, other, found), "it was made"
+    assert [False, False] == told(Change(typed(SNAPSHOT), None, Cause.WATCH), found), "the end of the former one was seen before"

@@ -73,6 +73,7 @@ class SnapshotQueue:
         self._telling = Telling(row, caches.view, reconciler, events, runtime.clock)
         self._made: dict[str, Instant] = {}
         self._leaving: dict[str, Instant] = {}
+        self._found = Found()
         self._operations = OperationMetrics(row, caches.view, runtime.metrics.once(SnapshotMetrics), runtime.clock)
         deciding = Deciding(self._decide, self._perform, self._show)
         self.controller: Controller[Key] = Controller(runtime, row.queue, deciding, label=row.kind.name, **queues)
@@ -95,6 +96,7 @@ class SnapshotQueue:
 
     def _snapshot_changed(self, change: Change[Any]) -> Iterator[Key]:
         self._operations.changed(change)
+        is_found = self._found.by(change)
         uid, new, lost = change.object.metadata.uid, change.new, self._reconciler.lost
         if new is None or v.is_ready(new):
             self._made.pop(uid, None)
@@ -103,7 +105,7 @@ class SnapshotQueue:
             lost.forget(uid)
             self.controller.forget(change.key)
             self._telling.forget(uid)
-        elif is_news(change):
+        elif is_found or is_news(change):
             yield change.key
         if new is not None and change.old is None and change.cause is Cause.RELIST and v.may_get_content(new):
             lost.inherit(uid)
@@ -209,6 +211,21 @@ def is_news(change: Change[Any], also: Callable[[Any], object] = lambda obj: Non
     return old is not None and new is not None and _facts(old, also) != _facts(new, also)
 
 
+class Found:
+    """Tells which objects a write of our own has found under the name of another one: it has not made them, and no event will bring them
+    any more.
+    """
+
+    def __init__(self) -> None:
+        self._ended: Key | None = None
+
+    def by(self, change: Change[Any]) -> bool:
+        """To be asked about each change. The cache tells of the end of the former object just before."""
+        ended, is_own = self._ended, change.cause is Cause.OWN_WRITE
+        self._ended = change.key if is_own and change.new is None else None
+        return is_own and change.old is None and change.key == ended
+
+
 def _facts(obj: Any, also: Callable[[Any], object]) -> tuple[object, ...]:
     return obj.metadata.uid, is_deleting(obj), obj.spec, also(obj)
 
@@ -222,6 +239,7 @@ class Protection:
         self._view, self._clock, self._reconciler, self._events = caches.view, runtime.clock, reconciler, events
         self._unmarked: dict[str, Instant] = {}
         self._idle: dict[Key, Instant] = {}
+        self._found = Found()
         of_contents = Deciding(self._decide_content, self._perform_content, self._keep_quiet)
         of_claims = Deciding(self._decide_claim, self._perform_claim, self._show_claim)
         self.contents: Controller[str] = Controller(
@@ -264,13 +282,14 @@ class Protection:
 
     def _content_changed(self, change: Change[VolumeSnapshotContent]) -> Iterable[str]:
         old, new, name = change.old, change.new, change.key.name
+        is_found = self._found.by(change)
         if new is None:
             self._unmarked.pop(name, None)
             return ()
         ended = old is not None and is_marked(old, BEING_CREATED) and not is_marked(new, BEING_CREATED)
         if ended and is_deleting(new) and is_marked(new, BEING_DELETED):
             self._unmarked[name] = self._clock.now()
-        return (name,) if is_news(change) else ()
+        return (name,) if is_found or is_news(change) else ()
 
     def _source_claim(self, change: Change[VolumeSnapshot]) -> Iterable[Key]:
         claim = v.claim_of(change.object)

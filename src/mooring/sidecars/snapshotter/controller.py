@@ -199,8 +199,8 @@ def is_news(change: Change[Any]) -> bool:
     assert new is not None
     if old is not None and order(new.metadata.resource_version, old.metadata.resource_version) < 0:
         return True
-    if change.cause is Cause.OWN_WRITE:  # its answer may show what others have changed, and no event will any more
-        return old is not None and _quiet(old) != _quiet(new)
+    if change.cause is Cause.OWN_WRITE:  # its answer may show what others have changed or made, and no event will any more
+        return old is None or _quiet(old) != _quiet(new)
     if old is None or old.metadata.uid != new.metadata.uid or old.metadata.resource_version == new.metadata.resource_version:
         return True
     is_back = bool(handle_of(old)) and not handle_of(new)
