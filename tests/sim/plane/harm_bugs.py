@@ -14,7 +14,7 @@ from mooring.cluster.attachdetach import assemble, decide, reconcile, release
 from mooring.cluster.attachdetach.decision import Step
 from mooring.cluster.attachdetach.facts import Place
 from mooring.cluster.attachdetach.identity import FORCE_AFTER
-from mooring.cluster.attachdetach.memory import Memory, NodeRecord, Record
+from mooring.cluster.attachdetach.memory import Deletion, Memory, NodeRecord, Record
 from mooring.cluster.attachdetach.reasons import Unheard
 from mooring.cluster.attachdetach.reconcile import Reconciler
 from mooring.kube.errors import ApiError
@@ -93,6 +93,11 @@ def _forced_deletes_are_sent_again() -> Planted:
     return mock.patch.object(decide, "_delete_again", blind)
 
 
+def _repeats_are_blind() -> Planted:
+    """A DELETE without an answer is sent again also where the Node has listed the volume since."""
+    return mock.patch.object(Deletion, "was_reported", property(lambda self: False, lambda self, value: None))
+
+
 def _one_look_ends_a_post() -> Planted:
     """A POST without an answer was not carried out, and never will be, once its attachment is looked for in vain."""
 
@@ -147,6 +152,7 @@ HARM_BUGS: Final[Mapping[str, Bug]] = {
     "odd-words-mean-nothing": Bug(_odd_words_mean_nothing, {"class-word"}, first_seed=773),
     "unanswered-deletes-forgotten": Bug(_unanswered_deletes_are_forgotten, {"detach-reported", "I5"}, first_seed=1117),
     "forced-deletes-sent-again": Bug(_forced_deletes_are_sent_again, {"I3", "I6", "wanted"}, first_seed=11806),
+    "repeats-are-blind": Bug(_repeats_are_blind, {"I4", "I6"}, first_seed=4357),
     "one-look-ends-post": Bug(_one_look_ends_a_post, {"post-open", "I1", "I2"}, first_seed=120),
     "requests-end-with-error": Bug(_requests_end_with_an_error, {"post-open", "detach-reported", "I1", "I2"}, first_seed=73),
     "silences-are-one": Bug(_silences_are_one, {"I11", "class-word"}, first_seed=423),

@@ -99,6 +99,26 @@ ROWS: dict[str, tuple[Place, list[type]]] = {
         place(wishes=(wish(),), attachment=ATTACHED, deletion=Deletion("", NOW, on_its_way=False, unanswered=True)),
         [Delete, Tell],  # an event that finds no room must not hold up the DELETE
     ),
+    "wanted-delete-unanswered-reported-since": (
+        place(wishes=(wish(),), attachment=ATTACHED, reported=True, deletion=Deletion("", NOW, False, True, NOW + 1, was_reported=True)),
+        [Tell],
+    ),
+    "delete-unanswered-mounted-since": (
+        place(attachment=ATTACHED, mounted=True, deletion=Deletion("", NOW, False, True, NOW + 1, was_reported=True)),
+        [],
+    ),
+    "delete-unanswered-mounted-since-and-open-no-more": (
+        place(attachment=ATTACHED, mounted=True, deletion=Deletion("", NOW, False, True, NOW, was_reported=True)),
+        [LookUpAttachment],
+    ),
+    "delete-unanswered-reported-since-and-let-go": (
+        place(attachment=ATTACHED, deletion=Deletion("", NOW, False, True, NOW + 1, was_reported=True)),
+        [Delete],
+    ),
+    "delete-unanswered-in-use-and-not-reported": (
+        place(attachment=ATTACHED, mounted=True, deletion=Deletion("", NOW, False, True, NOW + 1)),
+        [Delete],
+    ),
     "wanted-of-another-volume": (place(wishes=(wish(),), attachment=ATTACHED, intact=False), [Tell]),
     "unwanted-of-another-volume": (place(attachment=ATTACHED, intact=False), []),
     "unwanted": (place(attachment=ATTACHED), [Delete]),

@@ -171,6 +171,26 @@ async def test_an_attachment_without_a_volume_is_deleted_once_however_late_its_e
         assert 1 == len(world.of(DELETE))
 
 
+@pytest.mark.parametrize("late_s", [0.0, 20.0], ids=["never", "late"])
+@in_virtual_time
+async def test_a_delete_is_not_sent_again_under_a_mount_that_another_controller_has_allowed(late_s: float) -> None:
+    """It lists the volume for a pod that this one has not seen yet. What is mounted then stays, unless the first DELETE comes to pass."""
+    async with attaching() as world:
+        volume = await world.volume()
+        node, pod = await world.attached(volume)
+        await world.settle()
+        world.cluster.refuse(DELETE, error=Unreachable("lost"), late_s=late_s)
+        await world.delete_pod(pod)
+        await world.until(lambda: _sent(world), what="a DELETE")
+        await world.node_status(node, volumesInUse=[volume.unique], volumesAttached=[{"name": volume.unique, "devicePath": ""}])
+        await world.settle(100)
+        assert 1 == len(world.of(DELETE))
+        assert (late_s > 0) == (await world.va(volume, node) is None)
+        if not late_s:
+            await world.set_in_use(node)
+            await world.wait_no_va(volume, node)
+
+
 async def forced_in_vain(world: AttachDetachWorld, late_s: float) -> tuple[Vol, str, str]:
     """A detach by force has no answer, and the node is back, with the volume mounted all the time. The attachment's uid."""
     volume = await world.volume()

@@ -26,7 +26,7 @@ from mooring.cluster.attachdetach.identity import (
     pod_wants_volumes,
     workload_of,
 )
-from mooring.cluster.attachdetach.memory import NodeRecord, Record
+from mooring.cluster.attachdetach.memory import Deletion, NodeRecord, Record
 from mooring.cluster.attachdetach.view import BY_CLAIM, BY_NODE, BY_UNIQUE, BY_VOLUME, ORPHAN, View
 from mooring.cluster.attachdetach.waited import silent_since, waited_before
 from mooring.kube.errors import LATE_S
@@ -213,11 +213,19 @@ def _place(view: View, identity: Identity, name: str, pods: _Pods, attachments: 
         reported=reported,
         attachment=attachment,
         intact=attachment is None or _is_about(view, attachment, identity, name),
-        deletion=None if attachment is None else view.memory.deletions.get(attachment.metadata.uid),
+        deletion=_deletion(view, attachment, reported=reported),
         foreign=tuple(attachments.foreign.get(name, ())),
         waited_before_s=waited_before(node).get(unique, 0.0),
         inherited_until=view.memory.began + LATE_S if may_be_inherited else -math.inf,
     )
+
+
+def _deletion(view: View, attachment: VolumeAttachment | None, *, reported: bool) -> Deletion | None:
+    """What was sent of it. It is sent only for what is not reported, and nothing of it is reported by this process from then on."""
+    found = None if attachment is None else view.memory.deletions.get(attachment.metadata.uid)
+    if found is not None and reported:
+        found.was_reported = True
+    return found
 
 
 def _may_have_been_unwanted(attachment: VolumeAttachment, record: Record, wishes: Iterable[Wish]) -> bool:

@@ -97,7 +97,7 @@ def _delete_again(volume: Volume, place: Place, rules: Rules, now: Instant) -> S
     end.
 
     One that was forced is sent again only where force is right still: the node may be back, with the volume mounted all the time. Others
-    need no look at the node: what is not reported is not mounted.
+    need no look at the node: what is not reported is not mounted. But where it was reported since, by another controller, it may be.
 
     It goes before the telling: an event that finds no room must not keep it from being sent, nor leave it for one that is on its way.
     """
@@ -105,7 +105,9 @@ def _delete_again(volume: Volume, place: Place, rules: Rules, now: Instant) -> S
     assert place.deletion is not None
     node, meta, left_s = place.node.name, place.attachment.metadata, place.record.not_before - now
     actions: tuple[Tell | Delete, ...] = _failure(place, "deleting", meta.uid, DELETING, now) if place.wishes else ()
-    if place.deletion.forced and (place.is_wanted or not hold_of(volume, place, rules, now).forced):
+    hold = hold_of(volume, place, rules, now)
+    may_be_mounted = place.deletion.was_reported and (place.reported or hold.mounted)
+    if may_be_mounted or (place.deletion.forced and (place.is_wanted or not hold.forced)):
         return _wait_for_delete(place, actions, now)
     if left_s <= 0 and not place.deletion.on_its_way:
         actions = (Delete(node, meta.name, meta.uid, place.deletion.forced), *actions)

@@ -34,6 +34,7 @@ class Deletion:
     """A DELETE of one attachment that was sent and not refused. forced: as of `decision.Delete`. on_its_way: it has no answer yet.
 
     unanswered: the answer to it was lost: until a later one is answered, it may have been carried out, or yet be, until open_until.
+    was_reported: the Node has listed the volume as attached since, as only another controller can have said.
     """
 
     forced: str
@@ -41,6 +42,7 @@ class Deletion:
     on_its_way: bool = True
     unanswered: bool = False
     open_until: Instant = -math.inf
+    was_reported: bool = False
 
     def looked_up(self, *, is_ending: bool, asked_at: Instant) -> bool:
         """The API server was asked for the attachment. is_ending: or gone. False where the DELETE was never carried out, nor ever will."""
