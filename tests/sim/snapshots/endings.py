@@ -8,7 +8,18 @@ from mooring.api import snapshot_names as names
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from tests.sim.snapshots.hands import KINDS, Hands
-from tests.sim.snapshots.objects import CLAIMS, CONTENTS, GROUP_CONTENTS, GROUPS, SNAPSHOTS, Json, handles_of_group, is_going
+from tests.sim.snapshots.objects import (
+    CLAIMS,
+    CONTENTS,
+    GROUP_CONTENTS,
+    GROUPS,
+    SNAPSHOTS,
+    Json,
+    handles_of,
+    handles_of_group,
+    is_going,
+    members_of,
+)
 from tests.sim.snapshots.plan import GROUPED, MISSING_CLASS, OTHER_CLASS
 from tests.sim.snapshots.world import SnapshotWorld
 
@@ -65,9 +76,19 @@ class Endings:
             await self._hands.merge(GROUP_SNAPSHOT_CONTENTS, content, marked)
 
     def _is_in_the_way(self, content: Json) -> bool:
-        """True for one that a group which is being deleted waits for, as its event says."""
-        named = f"VolumeSnapshotContent [{content['metadata']['name']}] stands for a snapshot of it"
-        return any(named in self._world.laws.telling.last(one) for one in self._all(GROUP_CONTENTS) if is_going(one))
+        """True for one that a group which is being deleted waits for, as its event says; or the log, where that was the last one of
+        too many events about one object, and was not sent.
+        """
+        named, now = f"VolumeSnapshotContent [{content['metadata']['name']}] stands for a snapshot of it", self._world.clock.now()
+        for group in (one for one in self._all(GROUP_CONTENTS) if is_going(one)):
+            if named in self._world.laws.telling.last(group):
+                return True
+            is_member = bool(handles_of(content) & members_of(group)) and names.GROUP_BEING_DELETED in (
+                group["metadata"].get("annotations") or {}
+            )
+            if is_member and self._looked_at.setdefault(group["metadata"]["uid"], now) + HELP_S <= now:
+                return True
+        return False
 
     async def _help(self) -> bool:
         """An administrator looks into the storage for what nobody else can know, and takes the mark off, as he is told. True while he

@@ -11,6 +11,7 @@ from unittest import mock
 import msgspec
 
 from mooring.api.meta import is_deleting
+from mooring.cluster.snapshots import controller as controller_module
 from mooring.cluster.snapshots import decide as controller_decide
 from mooring.cluster.snapshots import decide_deletion, decide_protection
 from mooring.cluster.snapshots import reconcile as controller_reconcile
@@ -267,6 +268,11 @@ def _what_is_found_wakes_nobody() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(Found, "by", return_value=False)
 
 
+def _waits_are_told_once() -> contextlib.AbstractContextManager[Any]:
+    """An obstacle that no status shows is told once, and its Event ends."""
+    return both(*(mock.patch.object(room, "TELL_S", None) for room in (controller_module, snapshotter_controller)))
+
+
 MENDED: Final[Mapping[str, Bug]] = {
     "lost-unmarks": Bug(_lost_unmarks_are_forgotten, {"create-unmarked"}, first_seed=1651),
     "empty-uids": Bug(_empty_uids_are_tested_as_none, {"unready", "silent", "hot-loop", "left"}, first_seed=12),
@@ -280,6 +286,7 @@ MENDED: Final[Mapping[str, Bug]] = {
     "unready-again": Bug(_what_is_unready_again_is_quiet, {"claim-held"}, first_seed=10129),
     "looks-believe-caches": Bug(_looks_believe_the_cache, {"content-left"}, first_seed=924),
     "found-unseen": Bug(_what_is_found_wakes_nobody, {"left"}, first_seed=8720),
+    "told-once": Bug(_waits_are_told_once, {"silent"}, first_seed=7607),
     "refusals-silent": Bug(_refused_statuses_are_silent, {"silent"}, first_seed=5),
     "marks-late": Bug(_marks_come_late, {"mark-left", "create-unmarked", "leaked", "left-behind"}, first_seed=99),
 }

@@ -19,6 +19,7 @@ from mooring.api.snapshot_names import (
     GROUP_SECRET_NAMESPACE,
     YES,
 )
+from mooring.sidecars.snapshotter.controller import TELL_S
 from tests.support.builders import Json, a_group_class, a_group_content, a_group_snapshot, a_new_content, a_secret
 from tests.support.cluster_world import SlowGets
 from tests.support.snapshot_crds import GROUP_CRDS
@@ -112,7 +113,8 @@ async def test_S39_a_group_of_which_a_snapshot_is_in_use_by_itself_waits_for_tha
         await import_snapshot(world, policy)
         await world.delete(VGS, "group")
         assert "[single]" in await world.told("import", "GroupSnapshotKept")
-        await world.settle(60.0)
+        await world.settle(TELL_S + 60.0)
+        assert [2] == [count for _, reason, _, count in await world.events("import") if reason == "GroupSnapshotKept"], "an Event ends"
         assert {"h"} == set(world.driver.snapshots)
         await world.delete(VS, "single")
         await world.gone(VS, "single")

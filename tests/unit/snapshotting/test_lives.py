@@ -18,6 +18,7 @@ from mooring.api.snapshot_names import (
     CLAIM_FINALIZER,
     CONTENT_FINALIZER,
 )
+from mooring.cluster.snapshots.decide_protection import TELL_S
 from mooring.cluster.snapshots.decision import Release
 from mooring.cluster.snapshots.kinds import SINGLES
 from mooring.cluster.snapshots.reconcile import Reconciler
@@ -504,6 +505,8 @@ async def test_S30_a_restore_holds_the_snapshot_until_its_claim_is_bound():
         await world.settle(2.0)
         await world.delete(VS, "snap")
         assert "Snapshot is being used to restore a PVC" == await world.told("snap", "SnapshotDeletePending")
+        await world.settle(TELL_S + 60.0)
+        assert [2] == [count for _, reason, _, count in await world.events("snap") if reason == "SnapshotDeletePending"], "an Event ends"
         assert [] == world.driver.made(DELETE)
         await world.patch(PVC, "restored", {"status": {"phase": "Bound"}}, subresource="status")
         await world.gone(VS, "snap", wait_s=5.0)

@@ -21,7 +21,7 @@ from mooring.base.log import logger
 from mooring.cluster.snapshots import view as v
 from mooring.cluster.snapshots.caches import SnapshotCaches
 from mooring.cluster.snapshots.decide import decide_snapshot
-from mooring.cluster.snapshots.decide_protection import decide_claim, decide_content
+from mooring.cluster.snapshots.decide_protection import TELL_S, decide_claim, decide_content
 from mooring.cluster.snapshots.decision import Action, CreateContent, Failure
 from mooring.cluster.snapshots.kinds import GROUPS, SINGLES, Row, Snapshot
 from mooring.cluster.snapshots.metrics import OperationMetrics, SnapshotMetrics
@@ -154,8 +154,8 @@ class SnapshotQueue:
     # -- one snapshot
 
     def _decide(self, key: Key) -> Decision[Action]:
-        """Differs from other rooms: a problem waits for the change that wakes its key, and is not looked at meanwhile. Each thing that may
-        be missing is in a cache; a look now and then would hide a change that wakes nobody.
+        """Differs from other rooms: a problem waits for the change that wakes its key. Each thing that may be missing is in a cache; a look
+        now and then would hide a change that wakes nobody. One that no status shows is told again before its Event is over, no sooner.
         """
         snapshot: Snapshot | None = self._view.of(self._row).get(key)
         lost_s = None if snapshot is None else self._reconciler.lost.wait_s(snapshot.metadata.uid)
@@ -170,7 +170,9 @@ class SnapshotQueue:
         if decision.problem is None:
             return None
         await self._show(key, decision, Failed(decision.problem.error, problem=decision.problem))
-        return Result(decision.because, done=decision.done, after_s=decision.after_s)
+        is_shown = isinstance(decision.problem, Failure) and decision.problem.saved
+        after_s = decision.after_s if is_shown or decision.after_s is not None else TELL_S
+        return Result(decision.because, done=decision.done, after_s=after_s)
 
     async def _show(self, key: Key, decision: Decision[Action], failed: Failed) -> None:
         if not isinstance(failed.problem, Failure):

@@ -56,6 +56,8 @@ from mooring.sidecars.snapshotter.view import (
 log = logger(__name__)
 
 POLL_S_MAX: Final = 15.0
+TELL_S: Final = 1800.0
+"""How often a problem is told that no status shows. The API server keeps Events for an hour."""
 SHARE: Final = 0.25
 """The share of the time that a snapshot has taken so far: it may be seen ready this much later."""
 
@@ -147,7 +149,9 @@ class ContentController:
     # -- one content
 
     def _decide(self, name: str) -> Decision[Action]:
-        """Differs from other rooms: a problem waits for the change that wakes its key, and is not looked at meanwhile."""
+        """Differs from other rooms: a problem waits for the change that wakes its key, and is not looked at meanwhile; but one that no
+        status shows is told again before its Event is over.
+        """
         decision = decide_content(self._view, self._row, name, self._clock.now())
         return decision if decision.problem is None else dataclasses.replace(decision, waits_for=frozenset({"change"}))
 
@@ -155,7 +159,8 @@ class ContentController:
         after = await self._reconciler.carry_out(name, decision)
         if decision.problem is not None:
             await self._show(name, decision, Failed(decision.problem.error, problem=decision.problem))
-            return Result(decision.because, after_s=decision.after_s)
+            is_shown = isinstance(decision.problem, Failure) and decision.problem.saved
+            return Result(decision.because, after_s=decision.after_s if is_shown or decision.after_s is not None else TELL_S)
         if not after.polls:
             done = decision.done if decision.actions else ""
             return Result(decision.because, done=done, again=after.again, waits_for=after.waits_for, after_s=decision.after_s)
