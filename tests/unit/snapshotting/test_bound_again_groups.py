@@ -108,13 +108,15 @@ async def test_S39_a_group_that_another_content_keeps_stays():
 @pytest.mark.parametrize("policy", ["Delete", "Retain"])
 async def test_S39_a_group_of_which_a_snapshot_is_in_use_by_itself_waits_for_that(policy):
     world = await a_world()
-    async with world.both(**ON):
+    async with world.both(**ON, resync_s=0.0):
         await import_group(world, "import", "group")
         await import_snapshot(world, policy)
         await world.delete(VGS, "group")
         assert "[single]" in await world.told("import", "GroupSnapshotKept")
         await world.settle(TELL_S + 60.0)
-        assert [2] == [count for _, reason, _, count in await world.events("import") if reason == "GroupSnapshotKept"], "an Event ends"
+        assert [2] == [count for _, reason, _, count in await world.events("import") if reason == "GroupSnapshotKept"], (
+            "also without resyncs"
+        )
         assert {"h"} == set(world.driver.snapshots)
         await world.delete(VS, "single")
         await world.gone(VS, "single")

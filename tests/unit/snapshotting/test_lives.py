@@ -497,7 +497,7 @@ async def test_S27_kept_on_the_storage_then_brought_back():
 
 async def test_S30_a_restore_holds_the_snapshot_until_its_claim_is_bound():
     world = await SnapshotWorld().base()
-    async with world.both():
+    async with world.both(resync_s=0.0):
         await world.snap()
         await world.ready()
         source = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "snap"}
@@ -506,7 +506,9 @@ async def test_S30_a_restore_holds_the_snapshot_until_its_claim_is_bound():
         await world.delete(VS, "snap")
         assert "Snapshot is being used to restore a PVC" == await world.told("snap", "SnapshotDeletePending")
         await world.settle(TELL_S + 60.0)
-        assert [2] == [count for _, reason, _, count in await world.events("snap") if reason == "SnapshotDeletePending"], "an Event ends"
+        assert [2] == [count for _, reason, _, count in await world.events("snap") if reason == "SnapshotDeletePending"], (
+            "also without resyncs"
+        )
         assert [] == world.driver.made(DELETE)
         await world.patch(PVC, "restored", {"status": {"phase": "Bound"}}, subresource="status")
         await world.gone(VS, "snap", wait_s=5.0)
