@@ -141,6 +141,10 @@ bench-snapshot: $(BENCH)/ready real-parts ## Both programs for snapshots beside 
 bench-controller: $(BENCH)/ready real-parts ## One process for several controllers, beside the Go ones
 	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BENCH)/bin/python -m bench.controller $(ARGS)
 
+.PHONY: bench-scale
+bench-scale: $(BENCH)/ready real-parts ## All controllers beside Go's, 1,000 and 10,000 volumes; as root
+	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BENCH)/bin/python -m bench.scale $(ARGS)
+
 .PHONY: bench-apiserver
 bench-apiserver: $(BENCH)/ready real-parts ## The embedded API server beside the real one and etcd
 	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BENCH)/bin/python -m bench.apiserver $(ARGS)

@@ -54,7 +54,7 @@ class Load:
 
     async def follow(self, kind: Kind[Watched], happened: Callable[[WatchEvent[Watched]], None]) -> None:
         """Calls happened with every change from now on."""
-        version = (await self._cluster.list(kind)).resource_version
+        version = (await self._cluster.list(kind, limit=1)).resource_version
         while True:  # the server ends the stream of whoever falls behind
             async with contextlib.aclosing(self._cluster.watch(kind, resource_version=version)) as events:
                 async for event in events:

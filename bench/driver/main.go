@@ -1,9 +1,9 @@
 // A CSI driver for load: it makes, deletes and publishes whatever it is asked to, at once, and counts its calls.
 //
-//	driver SOCKET NAME [topology | grow | snapshot | node ID]
+//	driver SOCKET NAME [topology | grow | snapshot | all | node ID]
 //
-// With "topology" it says that volumes are not within reach of every node; with "grow" and "snapshot" it can do that, too; with "node" it
-// mounts on the node of this id, on Linux, as root. A line on standard input is answered with the counts so far, as JSON on standard output:
+// With "topology" it says that volumes are not within reach of every node; with "grow" and "snapshot" it can do that, too, with "all" both;
+// with "node" it mounts on the node of this id, on Linux, as root. A line on standard input is answered with the counts so far, as JSON on standard output:
 // {"ControllerPublishVolume": 12, ...}. The line "published" is answered with the moment of each volume's last publication on the node, in
 // nanoseconds since 1970, the line "ready" with that from which on each snapshot is ready, by the name that it was asked for.
 package main
@@ -61,10 +61,10 @@ func (d *driver) ControllerGetCapabilities(context.Context, *csi.ControllerGetCa
 		csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME,
 		csi.ControllerServiceCapability_RPC_GET_CAPACITY,
 	}
-	switch d.mode {
-	case "grow":
+	if d.mode == "grow" || d.mode == "all" {
 		rpcs = append(rpcs, csi.ControllerServiceCapability_RPC_EXPAND_VOLUME)
-	case "snapshot":
+	}
+	if d.mode == "snapshot" || d.mode == "all" {
 		rpcs = append(rpcs, csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT)
 	}
 	var capabilities []*csi.ControllerServiceCapability
@@ -128,8 +128,8 @@ func main() {
 	if len(os.Args) > 3 {
 		mode = os.Args[3]
 	}
-	if lengths := map[string]int{"": 3, "topology": 4, "grow": 4, "snapshot": 4, "node": 5}; lengths[mode] != len(os.Args) {
-		fmt.Fprintln(os.Stderr, "usage: driver SOCKET NAME [topology | grow | snapshot | node ID]")
+	if lengths := map[string]int{"": 3, "topology": 4, "grow": 4, "snapshot": 4, "all": 4, "node": 5}; lengths[mode] != len(os.Args) {
+		fmt.Fprintln(os.Stderr, "usage: driver SOCKET NAME [topology | grow | snapshot | all | node ID]")
 		os.Exit(2)
 	}
 	listener, err := net.Listen("unix", os.Args[1])

@@ -16,7 +16,7 @@ import ssl
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -50,14 +50,26 @@ class ControlPlane:
     # -- from start to end
 
     @classmethod
-    def start(cls, *, apiserver_flags: Sequence[str] = (), etcd_flags: Sequence[str] = (), accounts: bool = False) -> Self:
-        """A control plane that answers. accounts: pods are admitted with their service account alone, as in a cluster."""
+    def start(
+        cls,
+        *,
+        apiserver_flags: Sequence[str] = (),
+        etcd_flags: Sequence[str] = (),
+        accounts: bool = False,
+        fill: Callable[[str], None] | None = None,
+    ) -> Self:
+        """A control plane that answers. accounts: pods are admitted with their service account alone, as in a cluster. fill: is called
+        with etcd's URL before the API server starts."""
         programs = {name: binary(name) for name in ("etcd", "kube-apiserver")}  # first of all: the test may end here
         etcd_port, peer_port, port = free_ports(3)
         plane = cls(Path(tempfile.mkdtemp(prefix="mooring-plane-")), f"https://127.0.0.1:{port}")
         try:
             plane._make_certificates()
             plane._run("etcd", [programs["etcd"], *_etcd_flags(plane.folder, etcd_port, peer_port), *etcd_flags])
+            if fill is not None:
+                etcd = f"http://127.0.0.1:{etcd_port}"
+                eventually(lambda: _answers(f"{etcd}/health"), READY_S_MAX, "etcd is ready", every_s=0.1)
+                fill(etcd)
             flags = [*_apiserver_flags(plane.folder, etcd_port, port), *(() if accounts else NO_ACCOUNTS), *apiserver_flags]
             plane._run("kube-apiserver", [programs["kube-apiserver"], *flags])
             eventually(plane.is_ready, READY_S_MAX, "the API server is ready", every_s=0.1)
@@ -252,6 +264,14 @@ def _apiserver_flags(folder: Path, etcd_port: int, port: int) -> list[str]:
         "--endpoint-reconciler-type=none",
         "--allow-privileged",  # as every cluster has it whose nodes mount with CSI
     ]
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
 
 
 def _file_name(*parts: str) -> str:

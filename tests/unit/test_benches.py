@@ -56,7 +56,7 @@ def test_every_heading_names_the_build() -> None:
 
 BENCHES = (
     *("bench-attach", "bench-attachdetach", "bench-provision", "bench-resize", "bench-snapshot"),
-    *("bench-apiserver", "bench-node", "bench-sidecars"),
+    *("bench-apiserver", "bench-node", "bench-sidecars", "bench-scale"),
 )
 
 
@@ -82,7 +82,11 @@ def test_a_bench_takes_the_developers_environment_otherwise(target: str) -> None
     assert ".venv/bin/python -m bench." in told
 
 
-MODULES = sorted(path.stem for path in (ROOT / "bench").glob("*.py") if path.stem != "__init__")
+MODULES = sorted(
+    ".".join(path.relative_to(ROOT / "bench").with_suffix("").parts)
+    for path in (*(ROOT / "bench").glob("*.py"), *(ROOT / "bench" / "scale").glob("*.py"))
+    if path.stem not in ("__init__", "__main__")
+)
 
 
 @pytest.mark.parametrize("module", MODULES)

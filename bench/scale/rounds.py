@@ -1,0 +1,181 @@
+"""One contender on one cluster: its start, its rest, and its work under churn."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bench.contender import Strangers
+from bench.load import a_load
+from bench.scale.churn import ATTACH, ATTACHMENT, BIND, GROW, KINDS, SNAPSHOT, ScaleLoad, spares_for
+from bench.scale.lived import Size
+from bench.scale.peers import ONE, Peers, Process, at_work, replicas
+from tests.support.control_plane import ControlPlane
+
+REST_S = 20.0
+CALM_S = 2.0
+CALM_SHARE = 0.05
+"""Of one processor: who takes less is at rest."""
+SETTLED_S_MAX = 600.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Load:
+    """rate: pods a second. heartbeats: writes a second for the leases of nodes, at most."""
+
+    rate: float
+    seconds: float
+    heartbeats: float
+
+    @property
+    def spares(self) -> int:
+        """What one round takes: churn, three that wait at the start, and two for each change of leaders."""
+        return spares_for(self.rate, self.seconds) + 7
+
+
+@dataclasses.dataclass
+class Run:
+    """One contender, one round. Times in seconds, memory in MiB by process, bytes before compression.
+
+    first_s: from the start until what waited was done, by kind. settled_s: until that and all processes were at rest. rest_*: of a second
+    at rest. latencies: by kind, all of them. *_turn_s: the longest turn of any process' loop, until all were at rest and from there on; 0
+    where none can be seen. handover_s, takeover_s: from SIGTERM and from SIGKILL for the attacher that leads, with a second one beside it,
+    until what was made at that moment is attached; None where the attacher is no program of its own, and without root. strangers:
+    processors busy elsewhere, under churn.
+    """
+
+    first_s: Mapping[str, float]
+    settled_s: float
+    start_cpu_s: Mapping[str, float]
+    start_requests: Mapping[str, int]
+    start_bytes: float
+    rss_mib: Mapping[str, float]
+    peak_mib: Mapping[str, float]
+    rest_cpu_s: float
+    rest_requests: Mapping[str, float]
+    latencies: Mapping[str, list[float]]
+    churn_cpu_s: Mapping[str, float]
+    churn_requests: Mapping[str, int]
+    after_mib: Mapping[str, float]
+    start_turn_s: float
+    turn_s: float
+    strangers: float
+    handover_s: float | None = None
+    takeover_s: float | None = None
+
+
+class Rounds:
+    """All on one control plane, one after the other; each takes spare volumes of its own."""
+
+    def __init__(self, plane: ControlPlane, size: Size, driver: Path, load: Load) -> None:
+        self._plane, self._size, self._driver, self._load = plane, size, driver, load
+        self._number = 0
+
+    async def round(self, contender: str) -> Run:
+        first = self._number * self._load.spares
+        self._number += 1
+        async with a_load(self._plane, ScaleLoad) as load:
+            load.begin(self._size, first, first + self._load.spares)
+            run = await self._whole(contender, load)
+            if contender != ONE and os.geteuid() == 0:
+                run.handover_s = await self._leader_change(contender, load, signal.SIGTERM)
+                run.takeover_s = await self._leader_change(contender, load, signal.SIGKILL)
+            return run
+
+    async def _leader_change(self, contender: str, load: ScaleLoad, how: signal.Signals) -> float:
+        with replicas(contender, "csi-attacher", self._plane, self._driver, f"leaders-{self._number}-{how.name}") as attachers:
+            leader = attachers.start()
+            await load.attach()
+            attachers.start()
+            await _settled(attachers.processes)
+            await asyncio.sleep(CALM_S)
+            leader.send(how)
+            load.took_s.clear()
+            await load.attach()
+            return load.took_s[ATTACHMENT][0]
+
+    async def _whole(self, contender: str, load: ScaleLoad) -> Run:
+        """All of it but the changes of leaders."""
+        waiting = {ATTACH: load.move(), BIND: load.claim(), GROW: load.grow(), SNAPSHOT: load.snapshot()}
+        async with asyncio.TaskGroup() as group:
+            jobs = [group.create_task(job, name=kind) for kind, job in waiting.items()]
+            await asyncio.sleep(2)  # they wait
+            asked, began = await load.asked(), time.monotonic()
+            with at_work(contender, self._plane, self._driver, f"scale-{self._number}") as peers:
+                first_s = await _firsts(load, peers, waiting, began)
+                await asyncio.wait(jobs)
+                settled = await _settled(peers.processes)
+                start = await load.asked() - asked
+                cpu = _cpu(peers)
+                rss, peak = _memory(peers), {one.name: one.peak_mib for one in peers.processes}
+                rest = await self._rest(load, peers)
+                load.took_s.clear()
+                cpu_before, before = _cpu(peers), await load.asked()
+                strangers = Strangers([*self._plane.pids(), *peers.pids])
+                async with load.heartbeats(self._load.heartbeats):
+                    await load.churn(self._load.rate, self._load.seconds)
+                churned, busy = await load.asked() - before, strangers.busy()
+                return Run(
+                    first_s=first_s,
+                    settled_s=settled - began,
+                    start_cpu_s=cpu,
+                    start_requests=start.requests,
+                    start_bytes=start.sent,
+                    rss_mib=rss,
+                    peak_mib=peak,
+                    rest_cpu_s=rest[0],
+                    rest_requests=rest[1],
+                    latencies={kind: load.took_s[kind] for kind in KINDS},
+                    churn_cpu_s={name: now - cpu_before[name] for name, now in _cpu(peers).items()},
+                    churn_requests=churned.requests,
+                    after_mib=_memory(peers),
+                    start_turn_s=peers.longest_turn_s(began, settled),
+                    turn_s=peers.longest_turn_s(settled, time.monotonic()),
+                    strangers=busy,
+                )
+
+    async def _rest(self, load: ScaleLoad, peers: Peers) -> tuple[float, dict[str, float]]:
+        """Processor seconds and requests of one second in which nothing happens. The server's own requests are among them."""
+        before, cpu_before = await load.asked(), peers.cpu_s
+        await asyncio.sleep(REST_S)
+        cpu_after, after = peers.cpu_s, await load.asked()
+        return (cpu_after - cpu_before) / REST_S, {key: count / REST_S for key, count in (after - before).requests.items()}
+
+
+async def _firsts(load: ScaleLoad, peers: Peers, kinds: Mapping[str, object], began: float) -> dict[str, float]:
+    """When each kind was done for the first time."""
+    found: dict[str, float] = {}
+    async with asyncio.timeout(SETTLED_S_MAX):
+        while len(found) < len(kinds):
+            for kind in kinds:
+                if load.took_s[kind]:
+                    found.setdefault(kind, time.monotonic() - began)
+            peers.assert_alive()
+            await asyncio.sleep(0.02)
+    return found
+
+
+async def _settled(processes: Sequence[Process]) -> float:
+    """The moment, on the monotonic clock, from which all of them together are at rest for a while."""
+    rested, before = time.monotonic(), sum(one.cpu_s for one in processes)
+    async with asyncio.timeout(SETTLED_S_MAX):
+        while time.monotonic() - rested < CALM_S:
+            await asyncio.sleep(0.25)
+            now = sum(one.cpu_s for one in processes)
+            if now - before > CALM_SHARE * 0.25 * len(processes):
+                rested = time.monotonic()
+            before = now
+    return rested
+
+
+def _cpu(peers: Peers) -> dict[str, float]:
+    return {one.name: one.cpu_s for one in peers.processes}
+
+
+def _memory(peers: Peers) -> dict[str, float]:
+    return {one.name: one.rss_mib for one in peers.processes}
