@@ -1,15 +1,16 @@
-"""`mooring dev --browser` in a real browser: it shows nodes, volumes and calls, kills a node, and speeds up time."""
+"""`mooring dev --browser` in a real browser: it shows nodes, volumes and calls; its buttons kill nodes, make faults, speed up time."""
 
 from __future__ import annotations
 
-import re
+import json
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.test_dev_pods import CLAIM, Kubectl, pod
-from tests.support.browser import page_of
-from tests.support.mooring_dev import dev, needs_mounts
+from tests.support.browser import Page, page_of
+from tests.support.mooring_dev import dev, needs_mounts, page_address
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -22,8 +23,7 @@ AT_S = "return parseFloat(document.getElementById('time').textContent)"
 def test_the_page_shows_the_plane_kills_a_node_and_lets_a_minute_pass_in_a_second(tmp_path: Path) -> None:
     needs_mounts()
     with dev(tmp_path, "--browser", "--nodes=2") as (program, config):
-        (url,) = re.findall(r"http://127\.0\.0\.1:\d+/\S+/", program.output())
-        with page_of(url, tmp_path) as page:
+        with page_of(page_address(program), tmp_path) as page:
             kubectl = Kubectl(config)
             kubectl.apply(CLAIM, pod(node="n1"))
             page.until(f"return {NODE.format(name='n1')}?.cells[1].textContent === 'Ready'", 20, "n1 is shown as ready")
@@ -45,3 +45,90 @@ def test_the_page_shows_the_plane_kills_a_node_and_lets_a_minute_pass_in_a_secon
         kubectl("delete", "pod", "pod", "--timeout=20s")
         kubectl("delete", "pvc", "claim", "--timeout=20s")
         eventually(lambda: not kubectl.left(), 20, "no pod, no attachment, no volume")
+
+
+SAID = "return document.getElementById('said').textContent"
+STRUCK = "return [...document.querySelectorAll('.fault')].map(one => one.textContent).join('\\n')"
+ASKED = "return [...document.querySelectorAll('#asked li')].map(one => one.firstChild.textContent.trim()).join('\\n')"
+CONTROLLER = "#controllers li[data-name={name}]"
+
+
+def choose(page: Page, **values: str) -> None:
+    for name, value in values.items():
+        page.run(f"document.getElementById('{name}').value = {json.dumps(value)}")
+
+
+def test_each_button_for_faults_does_what_it_says(tmp_path: Path) -> None:
+    needs_mounts()
+    with dev(tmp_path, "--browser", "--nodes=2") as (program, config):
+        with page_of(page_address(program), tmp_path) as page:
+            kubectl = Kubectl(config)
+            page.until("return document.querySelectorAll('#rpc option').length > 20", 20, "the calls can be chosen")
+            lost_answer_is_asked_for_again(page, kubectl)
+            delayed_and_failed(page, kubectl)
+            paused(page, kubectl)
+            killed_and_started(page)
+            in_the_words_of_a_script(page)
+        kubectl("delete", "pod", "pod", "--timeout=20s")
+        kubectl("delete", "pvc", "claim", "--timeout=20s")
+        eventually(lambda: not kubectl.left(), 20, "no pod, no attachment, no volume")
+    assert "rules of CSI:" not in program.output(), "a fault of the page is none of the driver's"
+
+
+def lost_answer_is_asked_for_again(page: Page, kubectl: Kubectl) -> None:
+    choose(page, times="1", rpc="CreateVolume")
+    page.press("drop its answer", "#faults")
+    page.until(f"{SAID} === 'CreateVolume: the answer is dropped, after the effect, once'", 20, "the page says what it does")
+    page.press("60", "#pace")  # the caller waits until its deadline
+    kubectl.apply(CLAIM)
+    page.until(f"{STRUCK}.includes('CreateVolume: the answer is dropped, after the effect (the page)')", 20, "the answer was dropped")
+    kubectl("wait", "--for=jsonpath={.status.phase}=Bound", "pvc/claim", "--timeout=30s")
+    assert page.run(CALLS).count("CreateVolume") >= 2
+    page.until(f"{ASKED} === ''", 20, "it is over")
+    page.press("1", "#pace")
+
+
+def delayed_and_failed(page: Page, kubectl: Kubectl) -> None:
+    choose(page, times="0", rpc="*", **{"for": "300ms"})
+    page.press("delay it", "#faults")
+    page.until(f"{ASKED} === 'any call: a delay of 300ms before the effect'", 20, "the delay stands in the list")
+    choose(page, times="1", rpc="NodeStageVolume", code="Internal", when="after")
+    page.press("fail it", "#faults")
+    page.until(f"{ASKED}.startsWith('NodeStageVolume: it fails with Internal after the effect')", 20, "the latest stands first")
+    kubectl.apply(pod(node="n1"))
+    kubectl.ready("pod")
+    for told in ("NodeStageVolume: it fails with Internal", "NodeStageVolume: a delay of 300ms", "NodePublishVolume: a delay of 300ms"):
+        page.until(f"{STRUCK}.includes('{told}')", 20, told)
+    page.press("lift", "#asked")
+    page.until(f"{ASKED} === ''", 20, "it is lifted")
+    assert page.run(SAID) == "no more of this: any call: a delay of 300ms before the effect"
+
+
+def paused(page: Page, kubectl: Kubectl) -> None:
+    row = CONTROLLER.format(name="provisioner")
+    page.press("pause", row)
+    page.until(f"return document.querySelector('{row}').textContent.startsWith('provisioner is paused')", 20, "it is shown as paused")
+    kubectl.apply({**CLAIM, "metadata": {"name": "late"}})
+    made = page.run(CALLS).count("CreateVolume")
+    time.sleep(2)
+    assert page.run(CALLS).count("CreateVolume") == made, "nobody makes a volume"
+    page.press("go on", row)
+    kubectl("wait", "--for=jsonpath={.status.phase}=Bound", "pvc/late", "--timeout=20s")
+    kubectl("delete", "pvc", "late", "--timeout=20s")
+
+
+def killed_and_started(page: Page) -> None:
+    page.press("restart", CONTROLLER.format(name="binder"))
+    page.until(f"{SAID}.endsWith('was killed in the middle of its work, and has started anew')", 20, "it runs again")
+
+
+def in_the_words_of_a_script(page: Page) -> None:
+    """A mistake is told; what was asked for ends with the page's plane."""
+    choose(page, words="{do: dropp}")
+    page.press("as a script says it", "#script")
+    page.until(f"{SAID} === \"do has no 'dropp' (did you mean drop?)\"", 20, "the mistake is told")
+    choose(page, words="{do: hang, rpc: Node*}")
+    page.press("as a script says it", "#script")
+    page.until(f"{ASKED} === 'Node*: it hangs, and does not reach the driver'", 20, "it is asked for")
+    page.press("lift", "#asked")
+    page.until(f"{ASKED} === ''", 20, "it is lifted")

@@ -20,7 +20,7 @@ FLAGS: Final = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync"),
 )
-SIZE: Final = "--window-size=1200,1000"
+HEIGHT: Final = 1000
 
 
 class Page:
@@ -55,8 +55,8 @@ class Page:
 
 
 @contextlib.contextmanager
-def page_of(url: str, folder: Path) -> Iterator[Page]:
-    """folder: for the browser's own files. Not tested where there is no Chromium."""
+def page_of(url: str, folder: Path, height: int = HEIGHT) -> Iterator[Page]:
+    """folder: for the browser's own files. height: of the window. Not tested where there is no Chromium."""
     driver = shutil.which("chromedriver") or not_tested(BROWSER, "no chromedriver on PATH")
     browser = shutil.which("chromium") or not_tested(BROWSER, "no chromium on PATH")
     (port,) = free_ports(1)
@@ -65,7 +65,7 @@ def page_of(url: str, folder: Path) -> Iterator[Page]:
         process = subprocess.Popen([driver, f"--port={port}"], stdout=log, stderr=subprocess.STDOUT)
     try:
         eventually(lambda: _is_up(at), 20, "chromedriver answers")
-        options = {"binary": browser, "args": [*FLAGS, SIZE, f"--user-data-dir={folder / 'profile'}"]}
+        options = {"binary": browser, "args": [*FLAGS, f"--window-size=1200,{height}", f"--user-data-dir={folder / 'profile'}"]}
         session = _asked(f"{at}/session", {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options}}})["sessionId"]
         try:
             _asked(f"{at}/session/{session}/url", {"url": url})

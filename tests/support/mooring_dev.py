@@ -78,6 +78,18 @@ def dev_to_kill(folder: Path, *flags: str, within: Within = as_it_is) -> Iterato
         program.kill()
 
 
+def page_address(program: Program) -> str:
+    """Of the page of `mooring dev --browser`, which comes right after it is ready."""
+    found: list[str] = []
+
+    def look() -> bool:
+        found[:] = re.findall(r"http://127\.0\.0\.1:\d+/\S+/", program.output_alive())
+        return bool(found)
+
+    eventually(look, 20, "the page's address is printed")
+    return found[0]
+
+
 class Screen(Emulator):
     """A terminal, of 80 columns and 24 lines if not told otherwise, and a program in its foreground."""
 

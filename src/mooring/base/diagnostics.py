@@ -64,11 +64,13 @@ class _Connection:
 
 
 class Diagnostics:
-    """The server. routes: path to what answers it; a path may be added later, until then it is 404. any_method: POST counts as GET does."""
+    """The server. routes: path to what answers it; a path may be added later, until then it is 404. any_method: POST counts as GET does.
+    connection_s: how long a connection may last.
+    """
 
-    def __init__(self, routes: Mapping[str, Route], *, any_method: bool = False) -> None:
+    def __init__(self, routes: Mapping[str, Route], *, any_method: bool = False, connection_s: float = CONNECTION_S_MAX) -> None:
         self._routes = routes
-        self._any_method = any_method
+        self._any_method, self._connection_s = any_method, connection_s
         self._server: asyncio.Server | None = None
         self._connections: dict[_Connection, None] = {}  # the oldest first
         self._is_crowded = False
@@ -108,7 +110,7 @@ class Diagnostics:
         connection = _Connection(task, _client(writer.get_extra_info("peername")))
         self._connections[connection] = None
         try:
-            async with asyncio.timeout(CONNECTION_S_MAX):
+            async with asyncio.timeout(self._connection_s):
                 await self._exchange(connection, reader, writer)
         except (TimeoutError, OSError):
             writer.transport.abort()

@@ -108,7 +108,7 @@ class DevFlags(DevChoices, Patience, ProcessFlags):
         "browser",
         BOOL,
         False,
-        "Serve a page on loopback that shows nodes, volumes and calls, kills nodes, and speeds up time; print its address.",
+        "Serve a page on loopback that shows nodes, volumes and calls, makes faults, kills nodes, and speeds up time; print its address.",
     )
 
 
@@ -248,7 +248,8 @@ def _options(flags: DevFlags) -> DevOptions:
 
     form, patience = parse_form(flags.driver, flags.options), options_from(Patience, flags, {})
     script = script_in(flags.faults) if flags.faults else None
-    return options_from(DevOptions, flags, {}, form=form, nodes=_nodes(flags), topology=_topology(flags), patience=patience, script=script)
+    plane = {"form": form, "nodes": _nodes(flags), "topology": _topology(flags), "patience": patience}
+    return options_from(DevOptions, flags, {}, **plane, script=script, takes_faults=flags.browser)
 
 
 def _is_plain(flags: DevFlags) -> bool:

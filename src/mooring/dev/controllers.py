@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from mooring.base.clock import Clock
+from mooring.base.errors import ConfigError
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
 from mooring.cluster.attachdetach.controller import AttachDetach
@@ -25,10 +26,12 @@ from mooring.cluster.snapshots.options import SnapshotControllerOptions
 from mooring.cluster.workloads.controller import Workloads
 from mooring.control.events import EventRecorder
 from mooring.control.runtime import Runtime
+from mooring.csi.driver import Driver
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.session import Session
 from mooring.dev.extras import Extras
 from mooring.dev.options import Patience
+from mooring.dev.pause import Pause, PausedCluster, PausedDriver
 from mooring.dev.story import Story
 from mooring.dev.traced import TracedCluster, Watches
 from mooring.kube.cluster import Cluster
@@ -45,6 +48,10 @@ from mooring.sidecars.snapshotter.options import SnapshotterOptions
 
 NAMESPACE: Final = "default"
 """Where the provisioner keeps its journal of intents."""
+ATTACHER: Final = "attacher"
+PROVISIONER: Final = "provisioner"
+RESIZER: Final = "resizer"
+SNAPSHOTTER: Final = "snapshotter"
 
 
 class PlaneController(Protocol):
@@ -77,37 +84,55 @@ class Controllers:
         self._cluster, self._session, self._story = cluster, session, story
         self._clock, self._randomness = clock, randomness
         self._watches: dict[str, Watches] = {}
+        self._pauses: dict[str, Pause] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self._turning = asyncio.Lock()
         self._makers: dict[str, Callable[[Runtime], PlaneController]] = {
-            "attacher": self._attacher,
+            ATTACHER: self._attacher,
             "binder": lambda runtime: make_binder(runtime, BinderOptions()),
             "attach-detach": functools.partial(self._attach_detach, force_after_s=patience.force_after_s),
             "node-health": functools.partial(self._node_health, grace_s=patience.grace_s, has_agents=has_agents),
             "workloads": Workloads,
         }
         if capabilities_of(session.info).creates:
-            self._makers["provisioner"] = self._provisioner
+            self._makers[PROVISIONER] = self._provisioner
         if extras.resizes:
-            self._makers["resizer"] = functools.partial(self._resizer, on_node=extras.grows_on_nodes)
+            self._makers[RESIZER] = functools.partial(self._resizer, on_node=extras.grows_on_nodes)
         if extras.snapshots:
             options = SnapshotControllerOptions(groups=extras.group_snapshots)
             self._makers["snapshot-controller"] = lambda runtime: SnapshotController(runtime, options)
-            self._makers["snapshotter"] = functools.partial(self._snapshotter, groups=extras.group_snapshots)
+            self._makers[SNAPSHOTTER] = functools.partial(self._snapshotter, groups=extras.group_snapshots)
         self._controllers = {who: make(self._runtime(who)) for who, make in self._makers.items()}
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._makers)
 
+    @property
+    def tasks(self) -> tuple[asyncio.Task[None], ...]:
+        """Of those that run, paused ones included."""
+        return tuple(self._tasks.values())
+
+    @property
+    def paused(self) -> frozenset[str]:
+        """The names of those that stand still."""
+        return frozenset(who for who, pause in self._pauses.items() if pause.is_on)
+
     def _runtime(self, who: str) -> Runtime:
-        watches = self._watches[who] = Watches()
-        cluster = TracedCluster(self._cluster(who), who, self._story, self._clock, watches)
+        watches, pause = Watches(), Pause()
+        self._watches[who], self._pauses[who] = watches, pause
+        traced = TracedCluster(self._cluster(who), who, self._story, self._clock, watches)
+        cluster = PausedCluster(traced, pause)
         return Runtime(cluster, self._clock, self._randomness, Metrics(), functools.partial(self._story.explained, who))
+
+    def _driver(self, who: str) -> Driver:
+        return PausedDriver(self._session.driver, self._pauses[who])
 
     def _attacher(self, runtime: Runtime) -> Attacher:
         info = self._session.info
         events = EventRecorder(runtime.cluster, f"external-attacher {info.name}", clock=self._clock, randomness=self._randomness)
-        attacher = Attacher(runtime, self._session.driver, info, AttacherOptions(), events=events)
+        attacher = Attacher(runtime, self._driver(ATTACHER), info, AttacherOptions(), events=events)
         self._session.on_return(attacher.driver_returned)
         return attacher
 
@@ -125,52 +150,83 @@ class Controllers:
         info = self._session.info
         events = EventRecorder(runtime.cluster, f"{info.name}_dev", clock=self._clock, randomness=self._randomness)
         intents = Journal(runtime.cluster, JournalLocation(NAMESPACE, info.name), self._randomness.uid(), self._clock)
-        provisioner = Provisioner(runtime, self._session.driver, info, ProvisionerOptions(), events, intents=intents)
+        provisioner = Provisioner(runtime, self._driver(PROVISIONER), info, ProvisionerOptions(), events, intents=intents)
         self._session.on_return(provisioner.driver_returned)
         return provisioner
 
     def _resizer(self, runtime: Runtime, *, on_node: bool) -> Resizer:
         info = self._session.info
         events = EventRecorder(runtime.cluster, f"external-resizer {info.name}", clock=self._clock, randomness=self._randomness)
-        resizer = Resizer(runtime, self._session.driver, info, ResizerOptions(), events, on_node=on_node)
+        resizer = Resizer(runtime, self._driver(RESIZER), info, ResizerOptions(), events, on_node=on_node)
         self._session.on_return(resizer.driver_returned)
         return resizer
 
     def _snapshotter(self, runtime: Runtime, *, groups: bool) -> Snapshotter:
-        snapshotter = Snapshotter(runtime, self._session.driver, self._session.info, SnapshotterOptions(groups=groups))
+        snapshotter = Snapshotter(runtime, self._driver(SNAPSHOTTER), self._session.info, SnapshotterOptions(groups=groups))
         self._session.on_return(snapshotter.driver_returned)
         return snapshotter
 
-    async def started(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
-        """Their tasks, once all caches are filled."""
+    async def start_all(self, group: asyncio.TaskGroup) -> None:
+        """Returns once all caches are filled. group: of their tasks, also of those that are started again."""
+        self._group = group
         for who in self._controllers:
-            self._begin(who, group)
+            self._begin(who)
         for who in self._controllers:
             await self._synced(who)
-        return list(self._tasks.values())
 
     async def kill(self, who: str) -> bool:
-        """Ends one in the middle of its work, as kill -9 does. False for one that has ended."""
-        task = self._tasks.pop(who, None)
-        if task is None:
+        """Ends one in the middle of its work, as kill -9 does. False for one that has ended. Raises ConfigError where there is none."""
+        self._check(who)
+        async with self._turning:
+            task = self._tasks.pop(who, None)
+            if task is None:
+                return False
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            del self._controllers[who]
+            self._story.happened(who, "is killed")
+            return True
+
+    async def start(self, who: str) -> bool:
+        """Starts one anew, with nothing but what the API server and the driver know. False for one that runs. Raises ConfigError for one
+        that is not here.
+        """
+        self._check(who)
+        async with self._turning:
+            if who in self._tasks:
+                return False
+            self._controllers[who] = self._makers[who](self._runtime(who))
+            self._begin(who)
+            await self._synced(who)
+            return True
+
+    def pause(self, who: str) -> bool:
+        """It stands still until it goes on, as after SIGSTOP. False where it does already. Raises ConfigError for one that is not here."""
+        return self._turn(who, Pause.begin, "is paused", paused=False)
+
+    def resume(self, who: str) -> bool:
+        """It goes on. False where it was not paused. Raises ConfigError for one that is not here."""
+        return self._turn(who, Pause.end, "goes on", paused=True)
+
+    def resume_all(self) -> None:
+        for who in sorted(self.paused):
+            self.resume(who)
+
+    def _turn(self, who: str, turn: Callable[[Pause], None], told: str, *, paused: bool) -> bool:
+        self._check(who)
+        if self._pauses[who].is_on is not paused:
             return False
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        del self._controllers[who]
-        self._story.happened(who, "is killed")
+        turn(self._pauses[who])
+        self._story.happened(who, told)
         return True
 
-    async def start(self, who: str, group: asyncio.TaskGroup) -> bool:
-        """Starts one anew, with nothing but what the API server and the driver know. False for one that runs."""
-        if who in self._tasks:
-            return False
-        self._controllers[who] = self._makers[who](self._runtime(who))
-        self._begin(who, group)
-        await self._synced(who)
-        return True
+    def _check(self, who: str) -> None:
+        if who not in self._makers:
+            raise ConfigError(f"there is no controller {who!r} here, only {', '.join(self._makers)}")
 
-    def _begin(self, who: str, group: asyncio.TaskGroup) -> None:
-        self._tasks[who] = group.create_task(self._controllers[who].run(), name=f"dev/{who}")
+    def _begin(self, who: str) -> None:
+        assert self._group is not None, "start_all() comes first"
+        self._tasks[who] = self._group.create_task(self._controllers[who].run(), name=f"dev/{who}")
 
     async def _synced(self, who: str) -> None:
         one = self._controllers[who]

@@ -1,4 +1,4 @@
-"""The faults of a script, between the driver's sockets and their callers: a proxy before each socket."""
+"""Faults between the driver's sockets and their callers: a proxy before each socket."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from mooring.base.clock import Clock
 from mooring.conform.proxy.faults import Faults
 from mooring.conform.proxy.proxy import Passed, Proxy
-from mooring.conform.proxy.script import Script
 from mooring.csi.wire_driver import WireDriver
 from mooring.dev.breaches import Breaches
 from mooring.dev.drivers import Sockets
@@ -17,10 +16,9 @@ from mooring.dev.story import Story
 
 
 async def with_faults(
-    sockets: Sockets, script: Script, folder: Path, stack: AsyncExitStack, *, story: Story, breaches: Breaches, clock: Clock
+    sockets: Sockets, faults: Faults, folder: Path, stack: AsyncExitStack, *, story: Story, breaches: Breaches, clock: Clock
 ) -> Sockets:
-    """The sockets of proxies, which stand until the stack is closed. folder: for these. Raises ConfigError."""
-    faults = Faults(script.faults, script.seed)
+    """The sockets of proxies, which stand until the stack is closed. faults: of all of them. folder: for these. Raises ConfigError."""
 
     def tell(passed: Passed) -> None:
         if passed.fault is not None:
@@ -32,7 +30,7 @@ async def with_faults(
         await _until_there(path, sockets, clock)
         watch = breaches.watch_at_proxy(nodes.get(path, ""))
         proxy = Proxy(str(path), faults=faults, watch=watch, tell=tell, clock=clock)
-        proxied[path] = folder / f"p{number}.sock"
+        proxied[path] = folder / f"p{number}"
         await stack.enter_async_context(proxy.serving(proxied[path]))
     moved = {node: proxied[path] for node, path in sockets.nodes.items()}
     return dataclasses.replace(sockets, controller=proxied[sockets.controller], nodes=moved)

@@ -61,7 +61,7 @@ class DevChoices:
 class DevOptions(DevChoices):
     """form: of the driver. nodes: their names, at least one. topology: as for `running`. patience: with nodes that are gone.
 
-    script: of faults, None for none.
+    script: of faults, None for none. takes_faults: more may be asked for while it runs.
     """
 
     form: Form
@@ -69,3 +69,4 @@ class DevOptions(DevChoices):
     topology: Mapping[str, Segments]
     patience: Patience
     script: Script | None = None
+    takes_faults: bool = False

@@ -34,7 +34,7 @@ from mooring.base.errors import ConfigError, first_of
 from mooring.base.folders import refusal
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
-from mooring.conform.proxy.script import Script
+from mooring.conform.proxy.faults import Faults
 from mooring.conform.watched import WatchedDriver
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.driver_form import Form, ReferenceDriver
@@ -65,7 +65,7 @@ class Plane:
 
     cluster: the server's store, for parts in this process. socket: the driver's, for its controller calls. state_folder: the reference
     driver's, None for another driver. nodes: to be started; None for a driver without a node service. node_ids: the driver's names of the
-    nodes, by theirs. extras: of the driver, with controllers for them.
+    nodes, by theirs. extras: of the driver, with controllers for them. faults: of calls to the driver; None where none can be made.
     """
 
     folder: Path
@@ -77,6 +77,8 @@ class Plane:
     nodes: Nodes | None
     node_ids: Mapping[str, str]
     extras: Extras
+    controllers: Controllers
+    faults: Faults | None
 
     @property
     def driver_name(self) -> str:
@@ -100,7 +102,7 @@ async def running(
     clock: Clock,
     randomness: Random,
     ending: Ending,
-    script: Script | None = None,
+    faults: Faults | None = None,
 ) -> AsyncGenerator[Plane, None]:
     """The plane, ready but for its nodes, as long as the block runs. A part that fails ends the block with its error.
 
@@ -108,14 +110,14 @@ async def running(
     mounts: False where this process can't mount: the reference driver shows volumes by links then. port: of the API server, 0 for that of
     the folder's last start, or a free one. kept: the API objects stay in the folder. snapshots: their kinds and controllers, for a
     driver that makes them. patience: with nodes that are gone. breaches: of the book's rules. ending: how long the parts may take to end.
-    script: of faults between the driver and its callers.
+    faults: between the driver and its callers; None for none, now and later.
     Raises ConfigError when the folder, the driver, the topology or the port can't be used, or the objects can't be saved any more.
     """
     build = _Build(form, Starter(real(folder), nodes, topology, mounts, story, clock, randomness, ending), breaches, port, kept)
     try:
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
             store, durability = await build.objects(stack)
-            sockets = await build.driver(stack, group, script)
+            sockets = await build.driver(stack, group, faults)
             session, tasks = await build.session(stack, group, sockets)
             ids = await node_ids(sockets, clock)
             tasks.append(group.create_task(_end_on_failure(durability), name="dev/durability"))  # before anybody is refused for it
@@ -125,20 +127,19 @@ async def running(
             if extras.snapshots:
                 await install(TracedCluster(cluster, "server", story, clock), groups=extras.group_snapshots)
             controllers = Controllers(lambda _who: cluster, session, story, clock, randomness, patience, extras, has_agents=bool(ids))
-            tasks += await controllers.started(group)
+            await controllers.start_all(group)
             lease_s = min(LEASE_S, LEASE_SHARE * patience.grace_s)
             shared = Shared(cluster, session.info.name, build.starter, sockets, build.breaches, group, Metrics(), lease_s)
             agents = Nodes(shared) if ids else None
             state_folder = build.starter.state_folder if isinstance(form, ReferenceDriver) else None
-            yield Plane(
-                build.starter.folder, cluster, build.kubeconfig, sockets.controller, state_folder, session.info, agents, ids, extras
-            )
+            places = (build.kubeconfig, sockets.controller, state_folder)
+            yield Plane(build.starter.folder, cluster, *places, session.info, agents, ids, extras, controllers, faults)
             await controllers.drain(ending.left_s)  # after a good end of the block alone
             ending.goes_on()
             if agents is not None:
                 await agents.stop(ending.left_s)
             ending.goes_on()
-            for task in (*tasks, *sockets.tasks):
+            for task in (*tasks, *controllers.tasks, *sockets.tasks):
                 task.cancel()
     except BaseExceptionGroup as errors:
         raise first_of(errors) from errors
@@ -160,12 +161,12 @@ class _Build:
         except OSError as error:
             raise refusal(self._folder, error) from None
 
-    async def driver(self, stack: AsyncExitStack, group: asyncio.TaskGroup, script: Script | None) -> Sockets:
+    async def driver(self, stack: AsyncExitStack, group: asyncio.TaskGroup, faults: Faults | None) -> Sockets:
         sockets = await self.starter.start(self._form, stack, group)
-        if script is None:
+        if faults is None:
             return sockets
         run = self._folder / "run"
-        return await with_faults(sockets, script, run, stack, story=self._story, breaches=self.breaches, clock=self._clock)
+        return await with_faults(sockets, faults, run, stack, story=self._story, breaches=self.breaches, clock=self._clock)
 
     async def session(self, stack: AsyncExitStack, group: asyncio.TaskGroup, sockets: Sockets) -> tuple[Session, list[asyncio.Task[None]]]:
         """The driver, connected and identified, and the tasks that end with it. Raises ConfigError."""

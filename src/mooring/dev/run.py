@@ -14,6 +14,7 @@ from mooring.base.clock import Clock
 from mooring.base.ending import Ending
 from mooring.base.errors import ConfigError, MooringError
 from mooring.base.randomness import Random
+from mooring.conform.proxy.faults import Faults
 from mooring.csi.driver import Driver
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.driver_form import ReferenceDriver
@@ -61,7 +62,8 @@ async def run_dev(
     """
     story.title(f"mooring dev {mooring.__version__}")
     repeats = not isinstance(options.form, ReferenceDriver) and options.script is None
-    breaches = Breaches(story, sees_mounts=space.can_mount, repeats=repeats, proxied=options.script is not None)
+    faults = _faults(options)
+    breaches = Breaches(story, sees_mounts=space.can_mount, repeats=repeats, proxied=faults is not None)
     with run_folder(options.state, space, story, ending) as folder:
         async with _until_asked(ending) as asked:
             plane_of = running(
@@ -79,7 +81,7 @@ async def run_dev(
                 clock=clock,
                 randomness=randomness,
                 ending=ending,
-                script=options.script,
+                faults=faults,
             )
             async with plane_of as plane, _clients(plane, clock, randomness) as (cluster, driver):
                 traced = TracedCluster(cluster, "dev", story, clock)
@@ -99,6 +101,13 @@ async def run_dev(
         for line in breaches.summary():
             story.title(line)
         story.ended("ended in good order" if asked.is_ready else "ended before it was ready")
+
+
+def _faults(options: DevOptions) -> Faults | None:
+    """None where there is no fault, and none can come."""
+    if options.script is not None:
+        return Faults(options.script.faults, options.script.seed)
+    return Faults((), 0) if options.takes_faults else None
 
 
 async def _prepare(plane: Plane, cluster: Cluster, driver: Driver, options: DevOptions) -> None:

@@ -130,22 +130,24 @@ class AsyncCluster:
 
     async def kill(self, controller: str) -> None:
         """Ends a controller in the middle of its work, as kill -9 does. Raises ConfigError for one that is not here."""
-        self._check_controller(controller)
         await self.plane.controllers.kill(controller)
 
     async def start(self, controller: str) -> None:
         """Starts a killed one; it knows nothing but what the API server and the driver tell. Raises ConfigError."""
-        self._check_controller(controller)
-        await self.plane.controllers.start(controller, self.plane.group)
+        await self.plane.controllers.start(controller)
+
+    async def pause(self, controller: str) -> None:
+        """Lets a controller stand still, as after SIGSTOP: it asks nobody, and learns neither answers nor changes. Raises ConfigError."""
+        self.plane.controllers.pause(controller)
+
+    async def resume(self, controller: str) -> None:
+        """A paused one goes on. Raises ConfigError for one that is not here."""
+        self.plane.controllers.resume(controller)
 
     async def restart(self, controller: str) -> None:
         """Raises ConfigError for one that is not here."""
         await self.kill(controller)
         await self.start(controller)
-
-    def _check_controller(self, name: str) -> None:
-        if name not in self.controllers:
-            raise ConfigError(f"there is no controller {name!r} here, only {', '.join(self.controllers)}")
 
     async def restart_driver(self) -> None:
         """All processes of the driver end, in the middle of their calls, and start anew. A class gets new objects."""

@@ -91,7 +91,7 @@ async def running(wanted: Wanted, ports: Ports) -> AsyncGenerator[PlaneUnderTest
                 await install(users, groups=extras.group_snapshots)
             has_agents = await _serves_nodes(driver, wanted.nodes[0], clock)
             controllers = Controllers(cluster, session, story, clock, ports.randomness, Patience(), extras, has_agents=has_agents)
-            await controllers.started(group)
+            await controllers.start_all(group)
             own = capabilities_of(info)
             await register(users, own, wanted.nodes, {}, extras, reference=driver.is_reference, has_agents=has_agents, default_class=True)
             around = Surroundings(ports.folder, cluster, driver, info.name, story, clock, ports.randomness, group, wanted.mounts)

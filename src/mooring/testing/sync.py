@@ -248,6 +248,14 @@ class Cluster:
         """Starts a killed one, which knows nothing but what the API server and the driver tell."""
         self.run(self.aio.start(controller))
 
+    def pause(self, controller: str) -> None:
+        """Lets a controller stand still, as after SIGSTOP: it asks nobody, and learns neither answers nor changes."""
+        self.run(self.aio.pause(controller))
+
+    def resume(self, controller: str) -> None:
+        """A paused one goes on."""
+        self.run(self.aio.resume(controller))
+
     def restart(self, controller: str) -> None:
         self.run(self.aio.restart(controller))
 

@@ -21,8 +21,8 @@ async def broken():
 
 
 @contextlib.asynccontextmanager
-async def serving(address="127.0.0.1:0", **routes):
-    server = Diagnostics({"/healthz": fine, "/broken": broken, **routes})
+async def serving(address="127.0.0.1:0", connection_s=10.0, **routes):
+    server = Diagnostics({"/healthz": fine, "/broken": broken, **routes}, connection_s=connection_s)
     bound = await server.start(address)
     try:
         yield bound
@@ -110,9 +110,8 @@ async def test_an_answer_that_fails_is_500_and_keeps_its_reason_in_the_log(capsy
     assert 'err="secret" path="/broken"' in capsys.readouterr().err
 
 
-async def test_a_slow_client_is_cut(monkeypatch):
-    monkeypatch.setattr(diagnostics, "CONNECTION_S_MAX", 0.02)
-    async with serving() as bound:
+async def test_a_slow_client_is_cut():
+    async with serving(connection_s=0.02) as bound:
         reader, writer = await asyncio.open_connection(*bound)
         writer.write(b"GET /heal")
         with contextlib.suppress(ConnectionError):

@@ -237,3 +237,33 @@ def _life() -> list[tuple[str, float]]:
 def test_a_driver_that_does_not_start_is_told_with_its_reason() -> None:
     with pytest.raises(ConfigError, match="no class 'Nobody'"), a_cluster("tests.unit.testing.test_cluster:Nobody"):
         pass
+
+
+def test_a_paused_provisioner_makes_nothing_and_learns_no_answer_until_it_goes_on(mooring_cluster: ClusterOfTest) -> None:
+    mooring_cluster.pause("provisioner")
+    claim = mooring_cluster.claim("data")
+    mooring_cluster.passes(hours=1)
+    assert () == tuple(mooring_cluster.calls("CreateVolume"))
+    mooring_cluster.resume("provisioner")
+    claim.bound()
+
+
+def test_a_controller_that_is_paused_during_a_call_writes_nothing_after_it(mooring_cluster: ClusterOfTest) -> None:
+    mooring_cluster.faults.hang("CreateVolume", after=True)
+    claim = mooring_cluster.claim("data")
+    mooring_cluster.passes(seconds=1)
+    mooring_cluster.pause("provisioner")
+    mooring_cluster.passes(minutes=10)
+    assert 1 == len(mooring_cluster.calls("CreateVolume"))
+    assert [] == [reason for reason, _ in mooring_cluster.events("data") if "Fail" in reason]
+    mooring_cluster.resume("provisioner")
+    claim.bound()
+    assert 2 == len(mooring_cluster.calls("CreateVolume"))
+
+
+def test_a_paused_controller_can_be_killed_and_starts_unpaused(mooring_cluster: ClusterOfTest) -> None:
+    mooring_cluster.pause("provisioner")
+    claim = mooring_cluster.claim("data")
+    mooring_cluster.passes(minutes=1)
+    mooring_cluster.restart("provisioner")
+    claim.bound()

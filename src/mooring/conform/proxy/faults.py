@@ -1,4 +1,6 @@
-"""The faults of a script, and the choice of one for a call. Pure: the same calls in the same order get the same faults."""
+"""The faults of a script, and those that somebody asks for meanwhile; and the choice of one for a call. Pure: the same calls in the same
+order get the same faults.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,7 @@ class Fault:
 
 
 @dataclasses.dataclass(slots=True)
-class _Course:
+class Course:
     """How a fault has fared. fits: calls that it was for, so far; happened: how often it was taken."""
 
     fault: Fault
@@ -80,33 +82,55 @@ class _Course:
     fits: int = 0
     happened: int = 0
 
+    @property
+    def is_over(self) -> bool:
+        """It never happens again."""
+        return 0 < self.fault.times <= self.happened
+
 
 class Faults:
-    """A script at work."""
+    """A script at work. asked: the faults that were asked for meanwhile, by their numbers."""
 
     def __init__(self, faults: Sequence[Fault], seed: int) -> None:
-        self._courses = [_Course(fault, Random(seed * 1_000_003 + number)) for number, fault in enumerate(faults)]
+        self._seed, self._count = seed, len(faults)
+        self._script = [Course(fault, self._random(number)) for number, fault in enumerate(faults)]
+        self.asked: dict[int, Course] = {}
+
+    def _random(self, number: int) -> Random:
+        return Random(self._seed * 1_000_003 + number)
+
+    def add(self, fault: Fault) -> int:
+        """Asks for one more, which goes before all others. Gives its number. Those that are over are forgotten."""
+        number, self._count = self._count, self._count + 1
+        left = {other: course for other, course in self.asked.items() if not course.is_over}
+        self.asked = {number: Course(fault, self._random(number)), **left}
+        return number
+
+    def lift(self, number: int) -> Fault | None:
+        """Ends a fault that was asked for; None for one that is not there any more."""
+        course = self.asked.pop(number, None)
+        return course.fault if course is not None else None
 
     def pick(self, path: str, request: Message | None) -> Fault | None:
-        """The first fault of the script that is for this call. request: None where nobody can read it. Every fault counts the call."""
+        """The first fault that is for this call. request: None where nobody can read it. Every fault counts the call."""
         found = None
-        for course in self._courses:
+        for course in (*self.asked.values(), *self._script):
             if _fits(course.fault, path, request) and self._is_due(course) and found is None:
                 course.happened += 1
                 found = course.fault
         return found
 
-    def _is_due(self, course: _Course) -> bool:
+    def _is_due(self, course: Course) -> bool:
         fault = course.fault
         course.fits += 1
         drawn = course.random.happens(fault.probability)
         if fault.nth and course.fits not in fault.nth:
             return False
-        return drawn and course.fits % fault.every == 0 and not 0 < fault.times <= course.happened
+        return drawn and course.fits % fault.every == 0 and not course.is_over
 
     def counts(self) -> Iterator[tuple[Fault, int]]:
-        """Each fault, and how often it happened."""
-        yield from ((course.fault, course.happened) for course in self._courses)
+        """Each fault of the script, and how often it happened."""
+        yield from ((course.fault, course.happened) for course in self._script)
 
 
 def is_for(pattern: str, path: str) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import yaml
 
@@ -23,7 +23,9 @@ from mooring.conform.proxy.faults import Fault, Kind, When, is_for
 from mooring.csi.driver import RPCS
 from mooring.wire.grpc.codes import CODES, Code
 
-_FAILURES: Final = {name: int(code) for name, code in CODES.items() if code is not Code.OK}
+T = TypeVar("T")
+
+FAILURES: Final = {name: int(code) for name, code in CODES.items() if code is not Code.OK}
 
 _FOR_ALL: Final = ("do", "rpc", "request", "nth", "every", "times", "probability")
 _OWN: Final[Mapping[Kind, tuple[str, ...]]] = {
@@ -54,19 +56,34 @@ class _Wrong(Exception):
 
 def script_of(text: str, name: str) -> Script:
     """name: the file's. Raises ConfigError, with exit code 2."""
+    return _read(text, name, _script, "the script is empty: give faults, as in `faults: [{do: drop, rpc: CreateVolume}]`")
+
+
+def fault_of(text: str, place: str) -> Fault:
+    """One fault, in a script's words. place: where it was asked for. Raises ConfigError."""
+    fault = _read(text, "", _fault, "say what it does, as in `{do: drop, rpc: CreateVolume}`")
+    return dataclasses.replace(fault, place=place)
+
+
+def _read(text: str, name: str, read: Callable[[yaml.Node, str], T], empty: str) -> T:
+    """name: of the file, "" for a text that is none."""
+
+    def refused(why: str, line: int | None = None) -> ConfigError:
+        place = "" if not name else f"{name}: " if line is None else f"{name}:{line + 1}: "
+        return ConfigError(f"{place}{why}", exit_code=2)
+
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         if root is None:
-            raise _Wrong(0, "the script is empty: give faults, as in `faults: [{do: drop, rpc: CreateVolume}]`")
-        return _script(root, name)
+            raise _Wrong(0, empty)
+        return read(root, name)
     except _Wrong as error:
-        raise ConfigError(f"{name}:{error.line + 1}: {error}", exit_code=2) from None
+        raise refused(str(error), error.line) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        why = getattr(error, "problem", None) or str(error)
-        raise ConfigError(f"{name}:{mark.line + 1 if mark else 1}: is no YAML: {why}", exit_code=2) from None
+        raise refused(f"is no YAML: {getattr(error, 'problem', None) or error}", mark.line if mark else 0) from None
     except RecursionError:
-        raise ConfigError(f"{name}: is nested too deep", exit_code=2) from None
+        raise refused("is nested too deep") from None
 
 
 def _script(root: yaml.Node, name: str) -> Script:
@@ -210,7 +227,7 @@ _READERS: Final[Mapping[str, Callable[[yaml.Node, str], Any]]] = {
     "probability": _probability,
     "when": lambda node, what: _one_of(node, what, {str(when): when for when in When}),
     "for": _seconds,
-    "code": lambda node, what: _one_of(node, what, _FAILURES),
+    "code": lambda node, what: _one_of(node, what, FAILURES),
     "message": _text,
     "at_once": lambda node, what: _one_of(node, what, {"true": True, "false": False}),
 }

@@ -11,6 +11,7 @@ from mooring.base.clock import Clock
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
 from mooring.control.runtime import Runtime
+from mooring.dev.browser.buttons import Buttons
 from mooring.dev.browser.feed import Feed, Listeners
 from mooring.dev.browser.serving import serving
 from mooring.dev.live.model import Model
@@ -39,10 +40,15 @@ class Browser:
 
     @contextlib.asynccontextmanager
     async def of(self, plane: Plane, patience: Patience, story: Story) -> AsyncGenerator[None, None]:
-        """Serves the page as long as the block runs, and says where. Raises ConfigError."""
+        """Serves the page as long as the block runs, and says where. What its buttons have begun ends with it. Raises ConfigError."""
+        assert plane.faults is not None, "a page has buttons for faults"
         runtime = Runtime(plane.cluster, self._clock, self._randomness, Metrics())
         switches = Switches(plane.nodes, plane.cluster, patience).by_turn
-        page = serving(self._feed, switches, secrets.token_urlsafe(_TOKEN_BYTES))
+        buttons = Buttons(switches, plane.controllers, plane.faults, story)
+        page = serving(self._feed, buttons.acts, buttons.state, secrets.token_urlsafe(_TOKEN_BYTES))
         async with viewed(self._feed, self._model, runtime, snapshots=plane.extras.snapshots), page as url:
             story.title(f"In a browser, for you alone: {url}")
-            yield
+            try:
+                yield
+            finally:
+                buttons.release()
