@@ -95,6 +95,12 @@ class Ledger:
         """True while what the process does may have been decided before it heard that the server was set back."""
         return self._was_set_back and self._now() < self._heard.get(who, self._now()) + GRACE_S
 
+    @property
+    def is_catching_up(self) -> bool:
+        """True while a process has still to list a kind since the server was set back: its lists may wait for their back-off."""
+        lines = [line for line in self.lines.values() if line.mortal.alive]
+        return self._was_set_back and any(line.shown(plural) < 0 for line in lines for plural in line.watched)
+
     def _blame(self, who: str, law: str, text: str) -> None:
         """A process has broken the law by a call, unless it may have decided on that before it heard that the server was set back."""
         if not self.may_precede_set_back(who):
