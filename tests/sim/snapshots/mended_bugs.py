@@ -273,6 +273,11 @@ def _waits_are_told_once() -> contextlib.AbstractContextManager[Any]:
     return both(*(mock.patch.object(room, "TELL_S", None) for room in (controller_module, snapshotter_controller)))
 
 
+def _late_errors_stay() -> contextlib.AbstractContextManager[Any]:
+    """An error that came before the ready status, by a write that was given up, is seen by nobody."""
+    return mock.patch.object(controller_module, "_has_late_error", return_value=False)
+
+
 MENDED: Final[Mapping[str, Bug]] = {
     "lost-unmarks": Bug(_lost_unmarks_are_forgotten, {"create-unmarked"}, first_seed=1651),
     "empty-uids": Bug(_empty_uids_are_tested_as_none, {"unready", "silent", "hot-loop", "left"}, first_seed=12),
@@ -287,6 +292,7 @@ MENDED: Final[Mapping[str, Bug]] = {
     "looks-believe-caches": Bug(_looks_believe_the_cache, {"content-left"}, first_seed=924),
     "found-unseen": Bug(_what_is_found_wakes_nobody, {"left"}, first_seed=8720),
     "told-once": Bug(_waits_are_told_once, {"silent"}, first_seed=7607),
+    "late-errors": Bug(_late_errors_stay, {"error-left"}, first_seed=14259),
     "refusals-silent": Bug(_refused_statuses_are_silent, {"silent"}, first_seed=5),
     "marks-late": Bug(_marks_come_late, {"mark-left", "create-unmarked", "leaked", "left-behind"}, first_seed=99),
 }

@@ -64,6 +64,24 @@ async def test_another_snapshot_of_the_name_that_our_own_write_has_met_is_looked
         await world.ready()
 
 
+async def test_an_error_that_is_written_late_is_taken_off_a_ready_snapshot():
+    """Only the answer to the write that says ready shows it: the watch is behind."""
+    watch = HeldWatch(VS.plural)
+    world = await SnapshotWorld(faults=watch).base()
+    async with world.controlling():
+        await world.snap()
+        content = await world.content()
+        await world.shown(VS, "snap", lambda body: body.get("status"), "bound")
+        watch.hold()
+        await world.patch(VS, "snap", {"status": {"error": {"message": "given up"}}}, subresource="status")
+        await world.cut(content["metadata"]["name"])
+        await world.settle(2.0)
+        watch.let_go()
+        await world.settle(2.0)
+        status = (await world.get(VS, "snap"))["status"]
+        assert (True, None) == (status["readyToUse"], status.get("error"))
+
+
 def test_what_was_found_is_told_apart_from_what_was_made():
     ended, found = Change(typed(SNAPSHOT), None, Cause.OWN_WRITE), Change(None, typed(SNAPSHOT), Cause.OWN_WRITE)
     other = Change(typed(a_new_snapshot("other")), None, Cause.OWN_WRITE)

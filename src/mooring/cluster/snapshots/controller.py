@@ -105,7 +105,7 @@ class SnapshotQueue:
             lost.forget(uid)
             self.controller.forget(change.key)
             self._telling.forget(uid)
-        elif is_found or is_news(change):
+        elif is_found or is_news(change, _has_late_error):
             yield change.key
         if new is not None and change.old is None and change.cause is Cause.RELIST and v.may_get_content(new):
             lost.inherit(uid)
@@ -211,6 +211,11 @@ def is_news(change: Change[Any], also: Callable[[Any], object] = lambda obj: Non
     if change.cause is not Cause.OWN_WRITE:
         return True
     return old is not None and new is not None and _facts(old, also) != _facts(new, also)
+
+
+def _has_late_error(snapshot: Snapshot) -> bool:
+    """True for a ready one whose status shows an error: as after a write of that which was given up, and came before the ready status."""
+    return v.is_ready(snapshot) and snapshot.status is not None and snapshot.status.error is not None
 
 
 class Found:
