@@ -15,6 +15,7 @@ from tests.sim.snapshots.objects import (
     GROUPS,
     SNAPSHOTS,
     Json,
+    group_handles_of,
     handles_of,
     handles_of_group,
     is_going,
@@ -166,8 +167,16 @@ class Endings:
                 or ref.get("uid") not in (None, "", group["metadata"]["uid"])
                 or not self._has_all(content)
             )
-        gone = not set(content["spec"]["source"]["volumeHandles"]) <= self._backend.volumes
+        gone = not set(content["spec"]["source"]["volumeHandles"]) <= self._backend.volumes or self._is_of_before(content)
         return gone or self._is_mute() or is_going(content) or bool(handles_of_group(content) & self._backend.forgotten)
+
+    def _is_of_before(self, content: Json) -> bool:
+        """True where the server was set back, and the driver has a group of this name from before, of other volumes than are chosen by
+        now.
+        """
+        made = [snap.volume for snap in self._backend.snapshots.values() if snap.group in group_handles_of(content)]
+        is_back = content["spec"]["volumeGroupSnapshotRef"].get("uid") in self._world.laws.restored
+        return is_back and bool(made) and sorted(made) != sorted(content["spec"]["source"]["volumeHandles"])
 
     def _is_mute(self) -> bool:
         """True for a driver that does not say which snapshot of a group is of which volume."""
