@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 from unittest import mock
@@ -16,6 +17,7 @@ from mooring.kube.cache.store import Store
 from mooring.sidecars.resizer import view
 from mooring.sidecars.resizer.claim_controller import ClaimReconciler, never
 from mooring.sidecars.resizer.event_handlers import EventHandlers
+from mooring.sidecars.resizer.expansion import decide as expansion_decide
 from mooring.sidecars.resizer.expansion import patches as growth_patches
 from mooring.sidecars.resizer.expansion import reconcile
 from mooring.sidecars.resizer.expansion.decide import After, Expanded, decide_after
@@ -130,6 +132,20 @@ def _nodes_get_no_size() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(growth_patches, "node_next", without)
 
 
+def _sizes_need_no_step() -> contextlib.AbstractContextManager[Any]:
+    """A claim that shows the size is not marked again, though it does not say that the driver is asked for it."""
+    mark = expansion_decide._mark
+
+    def unmarked(view: Any, claim: Any, sizes: Any, size: Any) -> Any:
+        marks = mark(view, claim, sizes, size)
+        is_same = sizes.allocated is not None and sizes.allocated.value == size.value
+        if sizes.step or not is_same or not view.options.recover or view.was_infeasible(claim, expansion_decide.INFEASIBLE_REASONS):
+            return marks
+        return tuple(dataclasses.replace(one, anew=False) for one in marks)
+
+    return mock.patch.object(expansion_decide, "_mark", unmarked)
+
+
 _NOT_WELL: Final = {"unserved", "sizes-differ", "class-differs", "state-left", "unsettled"}
 
 BUGS: Final[Mapping[str, Bug]] = {
@@ -146,6 +162,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "lost-answers-forgotten": Bug(_lost_answers_are_forgotten, {"overtaken", "node-overridden"}, first_seed=1412),
     "volumes-believed": Bug(_volumes_are_believed, {"class-differs", "sizes-differ", "node-overridden"}, first_seed=4299),
     "nodes-without-size": Bug(_nodes_get_no_size, {"node-overridden"}, first_seed=14098),
+    "steps-unwritten": Bug(_sizes_need_no_step, {"overtaken"}, first_seed=2638),
     "answers-unheard": Bug(answers_show_nothing, {*_NOT_WELL, "hot-loop"}, first_seed=11841),
     "set-back-unnoticed": Bug(set_backs_are_not_noticed, _NOT_WELL, first_seed=25),
     "answers-prove-nothing": Bug(_answers_prove_nothing, _NOT_WELL, first_seed=69),

@@ -132,6 +132,11 @@ def test_R1_the_claim_is_marked_and_the_driver_asked():
             *(pv_body(3), {"error": "OutOfRange"}, Mark("10Gi", anew=True), 10),
             id="R19-the-cache-shows-an-old-claim",
         ),
+        pytest.param(
+            claim_body(10, 3, 10, conditions=[RESIZING]),
+            *(pv_body(3), {}, Mark("10Gi", anew=True), 10),
+            id="the-size-of-before-a-set-back-without-its-step",
+        ),
         pytest.param(claim_body(2, 1, 2, NODE_INFEASIBLE), pv_body(2), {}, Mark("2Gi", anew=False), 2, id="R15"),
         pytest.param(claim_body(10, 3, 10, INFEASIBLE, conditions=[RESIZING]), pv_body(3), {}, Mark("10Gi", anew=True), 10, id="R19"),
         pytest.param(

@@ -220,7 +220,8 @@ def _wait_for_pods(view: View, claim: PersistentVolumeClaim, now: Instant) -> De
 
 
 def _mark(view: View, claim: PersistentVolumeClaim, sizes: Sizes, size: Quantity) -> tuple[Mark, ...]:
-    """Nothing where the claim says it all already: a retry of the same size writes nothing.
+    """Nothing where the claim says it all already: a retry of the same size writes nothing. One that shows the size without a step, as
+    after a set-back of the API server, would not keep the next process from asking for another one.
 
     Differs from external-resizer, which leaves a claim infeasible while its request is tried again: a crash during that call would let
     another size overtake it.
@@ -228,7 +229,7 @@ def _mark(view: View, claim: PersistentVolumeClaim, sizes: Sizes, size: Quantity
     if not view.options.recover:
         return () if is_true(claim, names.RESIZING) else (Mark(str(size), anew=False),)
     is_same = sizes.allocated is not None and sizes.allocated.value == size.value
-    anew = not is_same or sizes.step == names.CONTROLLER_INFEASIBLE or view.was_infeasible(claim, INFEASIBLE_REASONS)
+    anew = not is_same or sizes.step in ("", names.CONTROLLER_INFEASIBLE) or view.was_infeasible(claim, INFEASIBLE_REASONS)
     is_marked = is_true(claim, names.RESIZING) and names.NOT_REQUIRED not in (claim.metadata.annotations or {})
     return (Mark(str(size), anew),) if anew or not is_marked else ()
 
