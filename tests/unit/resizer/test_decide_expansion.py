@@ -137,6 +137,7 @@ def test_R1_the_claim_is_marked_and_the_driver_asked():
             *(pv_body(3), {}, Mark("10Gi", anew=True), 10),
             id="the-size-of-before-a-set-back-without-its-step",
         ),
+        pytest.param(claim_body(8, 6, 6), pv_body(9), {}, Mark("6Gi", anew=False), 6, id="the-size-that-it-has-is-not-in-progress"),
         pytest.param(claim_body(2, 1, 2, NODE_INFEASIBLE), pv_body(2), {}, Mark("2Gi", anew=False), 2, id="R15"),
         pytest.param(claim_body(10, 3, 10, INFEASIBLE, conditions=[RESIZING]), pv_body(3), {}, Mark("10Gi", anew=True), 10, id="R19"),
         pytest.param(

@@ -229,7 +229,8 @@ def _mark(view: View, claim: PersistentVolumeClaim, sizes: Sizes, size: Quantity
     if not view.options.recover:
         return () if is_true(claim, names.RESIZING) else (Mark(str(size), anew=False),)
     is_same = sizes.allocated is not None and sizes.allocated.value == size.value
-    anew = not is_same or sizes.step in ("", names.CONTROLLER_INFEASIBLE) or view.was_infeasible(claim, INFEASIBLE_REASONS)
+    lacks_step = not sizes.step and size.value > sizes.has.value
+    anew = not is_same or lacks_step or sizes.step == names.CONTROLLER_INFEASIBLE or view.was_infeasible(claim, INFEASIBLE_REASONS)
     is_marked = is_true(claim, names.RESIZING) and names.NOT_REQUIRED not in (claim.metadata.annotations or {})
     return (Mark(str(size), anew),) if anew or not is_marked else ()
 
