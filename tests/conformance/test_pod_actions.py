@@ -9,7 +9,7 @@ import pytest
 
 from tests.conformance.conftest import Server
 from tests.support.builders import CONTAINER, Json, a_pod
-from tests.support.paths import PODS
+from tests.support.paths import NODES, PODS
 from tests.support.pod_specs import FORBIDDEN, INVALID, NOT_FOUND, REQUIRED
 from tests.support.rest import STRATEGIC_PATCH, Rest
 
@@ -139,6 +139,13 @@ def test_a_pod_is_resized_in_its_place(api: Rest, name: str, row: str) -> None:
         assert 2 == answer.ok()["metadata"]["generation"]
 
 
+@pytest.mark.parametrize("door", ["exec", "attach", "portforward", "log"])
+def test_nobody_looks_into_a_pod_whose_node_is_gone(api: Rest, name: str, door: str) -> None:
+    api.post(PODS, a_pod(name, nodeName=f"{name}-gone")).ok(201)
+    refused = api.get(f"{PODS}/{name}/{door}", command="x").refused(404, "NotFound", says=f'pods "{name}-gone" not found')
+    assert {"kind": "pods", "name": f"{name}-gone"} == refused["details"]
+
+
 @pytest.mark.parametrize("door", ["exec", "attach", "portforward"])
 def test_nobody_looks_into_a_pod_without_a_node(api: Rest, name: str, door: str) -> None:
     api.post(PODS, a_pod(name)).ok(201)
@@ -148,7 +155,8 @@ def test_nobody_looks_into_a_pod_without_a_node(api: Rest, name: str, door: str)
 
 def test_the_embedded_server_says_that_it_has_no_kubelet(servers: Callable[[str], Server], name: str) -> None:
     embedded = servers("embedded").api
-    embedded.post(PODS, a_pod(name, nodeName="n")).ok(201)
+    embedded.post(NODES, {"metadata": {"name": name}}).ok(201)
+    embedded.post(PODS, a_pod(name, nodeName=name)).ok(201)
     embedded.get(f"{PODS}/{name}/log").refused(503, "ServiceUnavailable", says="there is no kubelet behind this API server")
 
 

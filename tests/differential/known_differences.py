@@ -261,6 +261,7 @@ KNOWN: Final = (
             or (seen.codes == (200, 409) and "/events" in seen.step.path and seen.conflicts_in(*_SHOWN_EMPTY))
             or (seen.step.content_type == APPLY_PATCH and all(text.startswith("value.status.") for text in seen.differences))
             or (seen.step.content_type == APPLY_PATCH and _is_lost(seen.differences))
+            or (seen.step.content_type == APPLY_PATCH and seen.codes == (200, 422) and "controller-uid" in str(seen.theirs["value"]))
         ),
         ends=True,
     ),

@@ -13,7 +13,7 @@ from mooring.apiserver.resource import Action, ApiCall, Json, answered_kind
 from mooring.apiserver.rules import checks, podresources, podspec
 from mooring.apiserver.rules.podshape import MESSAGES as SHAPES
 from mooring.base.clock import rfc3339
-from mooring.kube.errors import Conflict, ServerError
+from mooring.kube.errors import Conflict, NotFound, ServerError
 
 MESSAGES: Final = SHAPES.extended("""
 Binding: 1 metadata ObjectMeta!, 2 target ObjectReference!
@@ -187,8 +187,15 @@ def count_change(new: Json, old: Json) -> None:
 
 def _no_kubelet(call: ApiCall) -> None:
     pod = call.store.get(call.resource, call.key).whole()
-    if not pod["spec"].get("nodeName"):
+    node = pod["spec"].get("nodeName")
+    if not node:
         raise api_errors.bad_request(f"pod {call.key.name} does not have a host assigned")
+    nodes = call.store.resource("", "v1", "nodes")
+    assert nodes is not None
+    try:
+        call.store.get(nodes, Key("", node))
+    except NotFound:
+        raise api_errors.not_found(call.resource, node) from None  # as upstream says it: of pods, by the node's name
     text = f"pod {call.key.name} can't be looked into: there is no kubelet behind this API server"
     raise ServerError(text, reason="ServiceUnavailable", code=503)
 
