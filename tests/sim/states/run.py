@@ -12,7 +12,9 @@ from unittest import mock
 
 from mooring.apiserver import watch
 from mooring.base import log
+from mooring.cluster.snapshots import controller as snapshot_controller
 from mooring.kube.cache import reflector
+from mooring.sidecars.snapshotter import controller as snapshotter
 from tests.sim.course import BoundedLoop, RunsHot, seldom_collected
 from tests.sim.states.space import Space, State
 from tests.sim.states.world import StateWorld, template
@@ -114,7 +116,13 @@ def run_state(room: Room, state: State, bug: str | None = None) -> Outcome:
 @contextlib.contextmanager
 def _seldom() -> Iterator[None]:
     """What comes again and again for ever comes less often."""
-    with mock.patch.object(watch, "BOOKMARK_PERIOD_S", BOOKMARK_S), mock.patch.object(reflector, "WATCH_S", WATCH_S):
+    changed = ((watch, "BOOKMARK_PERIOD_S", BOOKMARK_S), (reflector, "WATCH_S", WATCH_S))
+    untold = (
+        (room, "TELL_S", None) for room in (snapshot_controller, snapshotter)
+    )  # a look at what waits would heal a wake that is missed
+    with contextlib.ExitStack() as stack:
+        for room, name, value in (*changed, *untold):
+            stack.enter_context(mock.patch.object(room, name, value))
         yield
 
 

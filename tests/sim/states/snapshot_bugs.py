@@ -98,7 +98,7 @@ def _groups_are_made_again() -> Planted:
             return decision
         return dataclasses.replace(decision, actions=tuple(one for one in decision.actions if not isinstance(one, Unmark)))
 
-    return mock.patch.object(snapshotter_decide, "decide_deletion", marked)
+    return both(mock.patch.object(snapshotter_decide, "decide_deletion", marked), SNAPSHOTS["deletions-remembered"].plant())
 
 
 BUGS: Final[Mapping[str, tuple[str, Callable[[], Planted], AbstractSet[str], str]]] = {
