@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Final
 
 from mooring.api.meta import Kind
 from mooring.apiserver.local import ServerFaults
 from mooring.kube.errors import ApiError, Forbidden, Unreachable
+
+WRITES: Final = ("create", "patch", "replace", "delete")
+BROKEN: Final = "read tcp 127.0.0.1:6443: connection reset by peer"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -30,6 +33,9 @@ class ApiFaults:
         self.forbidden: list[Requests] = []
         self.lost: list[tuple[Requests, int]] = []
         """Requests whose answers are lost, and how many still are."""
+        self.loses_first = False
+        """Of each program's writes of each kind, the first answer is lost."""
+        self._lost_once: set[tuple[str, str, str]] = set()
 
     def of(self, who: str) -> ServerFaults:
         """For the requests of one program."""
@@ -48,17 +54,20 @@ class ApiFaults:
 
     def loss(self, who: str, verb: str, kind: Kind[Any]) -> ApiError | None:
         """The error in place of an answer, None where it arrives."""
+        if self.loses_first and verb in WRITES and (who, verb, kind.plural) not in self._lost_once:
+            self._lost_once.add((who, verb, kind.plural))
+            return Unreachable(BROKEN)
         for place, (requests, times) in enumerate(self.lost):
             if requests.means(who, verb, kind.plural):
                 if times > 1:
                     self.lost[place] = (requests, times - 1)
                 else:
                     del self.lost[place]
-                return Unreachable("read tcp 127.0.0.1:6443: connection reset by peer")
+                return Unreachable(BROKEN)
         return None
 
     def clear(self) -> None:
-        self.is_away = False
+        self.is_away = self.loses_first = False
         self.forbidden.clear()
         self.lost.clear()
 

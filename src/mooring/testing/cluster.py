@@ -32,7 +32,7 @@ class AsyncCluster:
 
     def __init__(self, plane: PlaneUnderTest) -> None:
         self.plane = plane
-        self.faults = Faults(plane.calls, plane.api)
+        self.faults = Faults(plane.calls, plane.api, self.run)
         self.allowed_breaches: set[str] = set()
         self.waiting = Waiting(plane.users, plane.ports.clock)
 

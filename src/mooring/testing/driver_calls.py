@@ -39,13 +39,18 @@ class DriverCall:
 
 @dataclasses.dataclass(slots=True)
 class CallFault:
-    """error: for the caller, None for an answer that never comes. after: the call takes effect first. times: how often it still strikes."""
+    """rpc: "" for any. error: for the caller, None for an answer that never comes. after: the call takes effect first. where: as of a call,
+    None for anywhere. times: how often it still strikes, 0 for always. then: hears where the call was made, once it has taken effect.
+    late_s: the caller gets the driver's own answer, so late; None for what `error` says.
+    """
 
     rpc: str
     error: DriverError | None
     after: bool
     where: str | None
     times: int
+    then: Callable[[str], None] | None = None
+    late_s: float | None = None
 
 
 class DriverCalls:
@@ -65,7 +70,8 @@ class DriverCalls:
 
     def add(self, fault: CallFault) -> None:
         """Raises ConfigError for a call that CSI does not have."""
-        check_name(fault.rpc)
+        if fault.rpc:
+            check_name(fault.rpc)
         self._faults.append(fault)
 
     @contextlib.contextmanager
@@ -84,7 +90,6 @@ class DriverCalls:
         """Makes the call. Raises DriverError."""
         answer, error = None, None
         began_s = self._clock.now()
-        self.under_way += 1
         try:
             answer = await self._struck(rpc, request, call, where, send)
             return answer
@@ -92,7 +97,6 @@ class DriverCalls:
             error = failure
             raise
         finally:
-            self.under_way -= 1
             now_s = self._clock.now()
             self.made.append(DriverCall(rpc.name, where, request, answer, error, now_s))
             shown = "" if answer is None else redacted(answer)
@@ -102,8 +106,12 @@ class DriverCalls:
         fault = self._next(rpc.name, where)
         if fault is None:
             return await self._watched(rpc, request, call, where, send)
-        if fault.after:
-            await self._watched(rpc, request, call, where, send)
+        answer = await self._watched(rpc, request, call, where, send) if fault.after else None
+        if fault.then is not None:
+            fault.then(where)
+        if answer is not None and fault.late_s is not None and fault.late_s < call.timeout_s:
+            await self._clock.sleep(fault.late_s)
+            return answer
         if fault.error is None:
             await self._clock.sleep(call.timeout_s)
             raise DriverError(Code.DEADLINE_EXCEEDED, "context deadline exceeded")
@@ -111,16 +119,17 @@ class DriverCalls:
 
     def _next(self, rpc: str, where: str) -> CallFault | None:
         for fault in self._faults:
-            if fault.rpc == rpc and fault.where in (None, where):
-                fault.times -= 1
-                if not fault.times:
+            if fault.rpc in ("", rpc) and fault.where in (None, where):
+                if fault.times == 1:
                     self._faults.remove(fault)
+                fault.times = max(0, fault.times - 1)
                 return fault
         return None
 
     async def _watched(self, rpc: Rpc[Q, A], request: Q, call: Call, where: str, send: Callable[[Rpc[Q, A], Q, Call], Awaitable[A]]) -> A:
         """The driver's own answer, which the book judges; a fault is not the driver's."""
-        return await Watch(self._watcher, where, self._sight).call(rpc, request, call, send)
+        with self.at_work():
+            return await Watch(self._watcher, where, self._sight).call(rpc, request, call, send)
 
 
 def check_name(rpc: str) -> None:

@@ -23,7 +23,7 @@ from mooring.csi.socket_driver import SocketDriver
 from mooring.csi.wire_driver import WireDriver
 from mooring.dev.drivers import Sockets, Starter
 from mooring.driver.hostpath.driver import HostPath
-from mooring.driver.hostpath.node.mount_mode import AUTO, LINK, MountMode
+from mooring.driver.hostpath.node.mount_mode import LINK, MOUNT, MountMode
 from mooring.driver.loading import load
 from mooring.driver.sdk import Plugin
 from mooring.driver.server import check_identity
@@ -32,6 +32,7 @@ from mooring.testing.endpoint import Endpoint, EndpointClient
 
 MakesDriver = Callable[..., object]
 NODE_ID: Final = "node_id"
+THEIRS: Final = "the driver's process is somebody else's: it can't be restarted from here"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,6 +63,8 @@ class DriverUnderTest(Protocol):
     """A driver that runs, with its clients."""
 
     is_reference: bool
+    is_ours: bool
+    """Its processes can be restarted."""
 
     def controller(self) -> Client:
         """A client for the controller's calls, connected."""
@@ -79,6 +82,7 @@ class Objects:
     """A driver whose processes are objects. make: the object of a node; the first one is the controller, too."""
 
     is_reference = False
+    is_ours = True
 
     def __init__(self, make: Callable[[str], object], nodes: Sequence[str], calls: DriverCalls, clock: Clock) -> None:
         self._make, self._nodes, self._calls, self._clock = make, nodes, calls, clock
@@ -124,7 +128,7 @@ class Reference(Objects):
 
     def __init__(self, folder: Path, wanted: Wanted, calls: DriverCalls, clock: Clock, randomness: Random) -> None:
         self._folder, self._nodes, self._clock, self._randomness = folder, wanted.nodes, clock, randomness
-        self._mode = MountMode(folder, AUTO if wanted.mounts else LINK)
+        self._mode = MountMode(folder, MOUNT if wanted.mounts else LINK)
         self._hostpath: HostPath | None = None
         super().__init__(self._part, wanted.nodes, calls, clock)
 
@@ -161,6 +165,7 @@ class Processes:
 
     def __init__(self, sockets: Sockets, calls: DriverCalls, clock: Clock) -> None:
         self._sockets, self._calls, self._clock = sockets, calls, clock
+        self.is_ours = all(driver.is_ours for driver in sockets.drivers.values())
 
     async def connected(self) -> SocketDriver:
         """Raises ConfigError where nobody answers in time."""
@@ -186,9 +191,9 @@ class Processes:
         self._sockets.drivers[node].is_up()
 
     async def restart(self) -> None:
+        if not self.is_ours:
+            raise ConfigError(THEIRS)
         for driver in self._sockets.drivers.values():
-            if not driver.is_ours:
-                raise ConfigError("the driver's process is somebody else's: it can't be restarted from here")
             with self._calls.at_work():
                 await driver.kill()
                 await driver.start()

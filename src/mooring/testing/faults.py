@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Callable, Coroutine
+from typing import Any, Self
 
 from mooring.base.errors import ConfigError
 from mooring.csi.errors import DriverError
@@ -19,8 +20,8 @@ class Faults:
     create and persistentvolumes; None for any.
     """
 
-    def __init__(self, calls: DriverCalls, api: ApiFaults) -> None:
-        self._calls, self._api = calls, api
+    def __init__(self, calls: DriverCalls, api: ApiFaults, run: Callable[[Coroutine[Any, Any, None], str], None]) -> None:
+        self._calls, self._api, self._run = calls, api, run
 
     def lose_answer(self, rpc: str, *, on: str | None = None, times: int = 1) -> Self:
         """The call takes effect, and its caller never learns it: Unavailable."""
@@ -35,6 +36,43 @@ class Faults:
     def hang(self, rpc: str, *, after: bool = False, on: str | None = None, times: int = 1) -> Self:
         """The caller waits until its own deadline. after: the call takes effect all the same."""
         return self._strike(rpc, None, after=after, on=on, times=times)
+
+    def slow(self, seconds: float, rpc: str = "", *, on: str | None = None, times: int = 0) -> Self:
+        """The call takes effect at once, and its answer comes so late; never, where its caller has less patience. rpc: "" for each call.
+        times: 0 for always.
+        """
+        self._calls.add(CallFault(rpc, None, True, on, times, late_s=seconds))
+        return self
+
+    def during(
+        self,
+        rpc: str,
+        work: Callable[[str], Coroutine[Any, Any, Any]],
+        *,
+        code: str | int | None = None,
+        answers: bool = False,
+        on: str | None = None,
+        times: int = 1,
+    ) -> Self:
+        """Does the work once the call has taken effect, while its caller waits. work: gets the name of the node that was called, "" for the
+        controller. code: the caller's error; without one it waits until its deadline, unless it gets the driver's answer (answers).
+        Raises ConfigError.
+        """
+
+        async def done(where: str) -> None:
+            await work(where)
+
+        def then(where: str) -> None:
+            self._run(done(where), f"a fault in {rpc}")
+
+        error = DriverError(_code(code), "as the test says") if code is not None else None
+        self._calls.add(CallFault(rpc, error, True, on, times, then, 0.0 if answers else None))
+        return self
+
+    def lose_first_api_answers(self) -> Self:
+        """Of each program's writes of each kind, the API server's first answer is lost."""
+        self._api.loses_first = True
+        return self
 
     def lose_api_answer(self, verb: str | None = None, resource: str | None = None, *, of: str | None = None, times: int = 1) -> Self:
         """The API server carries the request out, and the connection breaks before its answer."""

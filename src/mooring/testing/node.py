@@ -86,6 +86,12 @@ class NodeUnderTest:
         await self.start()
         return True
 
+    async def agent_restarts(self) -> None:
+        """The agent ends in the middle of its work, and starts anew; the machine and its mounts stay. Nothing happens to a dead node."""
+        if await self.stop():
+            self._around.story.happened(self.name, "its agent is killed, and starts anew")
+            await self.start()
+
     async def stop(self) -> bool:
         """The agent ends at once. False where it does not run."""
         if self._task is None:

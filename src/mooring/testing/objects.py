@@ -173,6 +173,11 @@ class AsyncNode(ApiObject):
         await self._machine.returns()
         return self
 
+    async def agent_restarts(self) -> Self:
+        """The agent ends in the middle of its work, as after kill -9, and starts anew; what is mounted stays."""
+        await self._machine.agent_restarts()
+        return self
+
     async def is_ready(self) -> bool:
         conditions = (await self.read())["status"].get("conditions") or ()
         return any((one["type"], one["status"]) == ("Ready", "True") for one in conditions)

@@ -12,13 +12,17 @@ import shutil
 import tempfile
 from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from mooring.apiserver.durability import InMemory
 from mooring.apiserver.web.server import LOOPBACK, ApiServer
+from mooring.base.errors import ConfigError
 from mooring.base.randomness import Random
+from mooring.dev.folder import mounted_in, unmount_all
 from mooring.dev.screen import PlainScreen
 from mooring.dev.story import Story
+from mooring.mounts.system import ToolFailed
+from mooring.mounts.targets import mounting_refusal
 from mooring.testing.cluster import AsyncCluster
 from mooring.testing.drivers import MakesDriver, Wanted
 from mooring.testing.plane import PlaneUnderTest, Ports, running
@@ -29,6 +33,8 @@ T = TypeVar("T")
 
 NODES = 2
 SEED = 7
+BY_UNSHARE: Final = "unshare --user --map-root-user --mount pytest"
+"""Gives everybody a process that may mount, where the kernel lets users make user namespaces."""
 
 
 class ClusterOfTest(Cluster):
@@ -61,12 +67,15 @@ def a_cluster(
     """The cluster lasts as long as the block.
 
     driver: a class; a function of a node's name; the words of `mooring dev --driver`; "" for the reference driver. options: arguments of a
-    class. nodes: their number or names. mounts: the driver really mounts, which needs the right to, and is judged by it. serves: clients
-    are answered over TLS. seed: of everything that is drawn, the order of what is ready in virtual time included; None keeps asyncio's.
-    Raises ConfigError for a driver that can't be used.
+    class. nodes: their number or names. mounts: the driver really mounts, in the mount namespace of this process, and is judged by it.
+    serves: clients are answered over TLS. seed: of everything that is drawn, the order of what is ready in virtual time included; None
+    keeps asyncio's.
+    Raises ConfigError for a driver that can't be used, and for mounts where this process may not mount.
     """
     names = [f"n{number}" for number in range(1, nodes + 1)] if isinstance(nodes, int) else nodes
     wanted = Wanted(driver, options or {}, names, mounts)
+    if mounts:
+        _check_mounts()
     folder = Path(tempfile.mkdtemp(prefix="mooring-"))  # a short path: sockets may be in it
     time: PlaneTime = RealTime() if serves or wanted.is_elsewhere else VirtualTime(seed)
     try:
@@ -79,6 +88,24 @@ def a_cluster(
             time.run(life.end())
     finally:
         time.close()
+        _remove(folder)
+
+
+def _check_mounts() -> None:
+    """Raises ConfigError where this process may not mount."""
+    with tempfile.TemporaryDirectory(prefix="mooring-") as trial:
+        try:
+            refusal = mounting_refusal(Path(trial))
+        except (OSError, ToolFailed) as error:
+            refusal = str(error)
+    if refusal:
+        raise ConfigError(f"mounts: this process may not mount ({refusal}): run it as root, or by {BY_UNSHARE}")
+
+
+def _remove(folder: Path) -> None:
+    """Never with what is mounted in it: what is still mounted after all, and that folder, stay."""
+    unmount_all(folder)
+    if not tuple(mounted_in(folder)):
         shutil.rmtree(folder, ignore_errors=True)
 
 

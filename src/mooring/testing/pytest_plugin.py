@@ -17,6 +17,19 @@ if TYPE_CHECKING:
 
 FIXTURE: Final = "mooring_cluster"
 _STORY_LINES: Final = 80
+FAULTS: Final = (
+    "lost_answers",
+    "late_answers",
+    "failing_driver",
+    "slow_driver",
+    "driver_restarts",
+    "caller_restarts",
+    "node_reboots",
+    "api_outage",
+    "lost_api_answers",
+    "missing_rights",
+)
+"""The names on the shelf."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -45,6 +58,87 @@ def mooring_cluster(request: pytest.FixtureRequest, mooring_driver: MakesDriver 
     options: dict[str, Any] = {"driver": mooring_driver, **(mark.kwargs if mark is not None else {})}
     with a_cluster(**options) as cluster:
         yield cluster
+
+
+# -- the shelf of faults: each of these fixtures is the cluster, with a fault that heals by itself. `mooring.testing.shelf` makes them.
+
+
+@pytest.fixture
+def mooring_lost_answers(mooring_cluster: ClusterOfTest) -> ClusterOfTest:
+    """The first call of each kind takes effect, and the connection breaks before its answer."""
+    return _with(mooring_cluster, "lost_answers")
+
+
+@pytest.fixture
+def mooring_late_answers(mooring_cluster: ClusterOfTest) -> ClusterOfTest:
+    """The first call of each kind takes effect, and its caller waits until its deadline."""
+    return _with(mooring_cluster, "late_answers")
+
+
+@pytest.fixture
+def mooring_failing_driver(mooring_cluster: ClusterOfTest) -> ClusterOfTest:
+    """The first call of each kind fails with Internal, and has no effect."""
+    return _with(mooring_cluster, "failing_driver")
+
+
+@pytest.fixture
+def mooring_slow_driver(mooring_cluster: ClusterOfTest) -> ClusterOfTest:
+    """The answer of every call comes five seconds late."""
+    return _with(mooring_cluster, "slow_driver")
+
+
+@pytest.fixture
+def mooring_driver_restarts(mooring_cluster: ClusterOfTest) -> ClusterOfTest:
+    """In the first call of each kind, after its effect, all processes of the driver end, and start anew."""
+    return _with(mooring_cluster, "driver_restarts")
+
+
+@pytest.fixture
+def mooring_caller_restarts(mooring_cluster: ClusterOfTest) -> ClusterOfTest:
+    """In the first call of each kind, after its effect, its caller is killed, and starts anew: a controller, or the agent of a node."""
+    return _with(mooring_cluster, "caller_restarts")
+
+
+@pytest.fixture
+def mooring_node_reboots(mooring_cluster: ClusterOfTest) -> ClusterOfTest:
+    """In the first NodePublishVolume, after its effect, the power of its node goes; it is back two minutes later."""
+    return _with(mooring_cluster, "node_reboots")
+
+
+@pytest.fixture
+def mooring_api_outage(mooring_cluster: ClusterOfTest) -> ClusterOfTest:
+    """From the first call of each kind on, after its effect, no program reaches the API server, for a minute."""
+    return _with(mooring_cluster, "api_outage")
+
+
+@pytest.fixture
+def mooring_lost_api_answers(mooring_cluster: ClusterOfTest) -> ClusterOfTest:
+    """Of each program's writes of each kind, the API server carries the first one out, and its answer is lost."""
+    return _with(mooring_cluster, "lost_api_answers")
+
+
+@pytest.fixture
+def mooring_missing_rights(mooring_cluster: ClusterOfTest) -> ClusterOfTest:
+    """No program may write for the first thirty seconds."""
+    return _with(mooring_cluster, "missing_rights")
+
+
+@pytest.fixture(params=FAULTS)
+def mooring_each_fault(request: pytest.FixtureRequest, mooring_cluster: ClusterOfTest) -> ClusterOfTest:
+    """The cluster with each fault of the shelf in turn: the test runs once for each."""
+    from mooring.testing.shelf import CantHappen  # noqa: PLC0415
+
+    try:
+        return _with(mooring_cluster, request.param)
+    except CantHappen as error:
+        pytest.skip(str(error))
+
+
+def _with(cluster: ClusterOfTest, fault: str) -> ClusterOfTest:
+    from mooring.testing.shelf import SHELF  # noqa: PLC0415
+
+    cluster.run(SHELF[fault](cluster.aio))
+    return cluster
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

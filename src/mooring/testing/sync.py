@@ -123,6 +123,11 @@ class Node(ObjectOfTest[AsyncNode]):
         self._run(self.aio.dies())
         return self
 
+    def agent_restarts(self) -> Self:
+        """The agent ends in the middle of its work, as after kill -9, and starts anew; what is mounted stays."""
+        self._run(self.aio.agent_restarts())
+        return self
+
     def returns(self) -> Self:
         """The power comes back, and the driver is registered again."""
         self._run(self.aio.returns())

@@ -1,28 +1,108 @@
-"""A driver that is a command: a process of its own for each node, and a clock that leaps only while nobody is called."""
+"""A driver that is a command, or one behind a socket: processes of their own, and a clock that leaps only while nobody is called."""
 
 from __future__ import annotations
 
+import os
 import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from mooring.testing.opening import ClusterOfTest
+from mooring.base.errors import ConfigError
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver.sdk import Plugin
+from mooring.testing.opening import ClusterOfTest, a_cluster
+from mooring.testing.shelf import SHELF, CantHappen
+from tests.support.programs import Program
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
-HOSTPATH = f"{sys.executable} -m mooring.cli.mooring driver hostpath --endpoint unix://{{socket}} --node-id {{node}} --state STATE"
+HOSTPATH = (
+    f"{sys.executable} -m mooring.cli.mooring driver hostpath --endpoint unix://{{socket}} --node-id {{node}} --state STATE --mounts link"
+)
+
+
+class Twin(Plugin):
+    """Leaves the number of its process in a file of its node's name."""
+
+    name = "twin.csi.test"
+    vendor_version = "1"
+
+    def __init__(self, folder: str, node_id: str) -> None:
+        self.node_id = node_id
+        Path(folder, node_id).write_text(str(os.getpid()))
+
+    async def node_publish_volume(self, request: csi.NodePublishVolumeRequest) -> csi.NodePublishVolumeResponse:
+        raise NotImplementedError
+
+    async def node_unpublish_volume(self, request: csi.NodeUnpublishVolumeRequest) -> csi.NodeUnpublishVolumeResponse:
+        raise NotImplementedError
+
+
+def command(folder: Path) -> str:
+    return HOSTPATH.replace("STATE", str(folder))
 
 
 @pytest.fixture
-def mooring_driver(tmp_path: object) -> str:
-    return HOSTPATH.replace("STATE", str(tmp_path))
+def socket(tmp_path: Path) -> Iterator[Path]:
+    """Of a driver that somebody else runs."""
+    path = tmp_path / "csi.sock"
+    words = command(tmp_path / "state").format(socket=path, node="n1").split()
+    program = Program(words, tmp_path / "log")
+    eventually(path.exists, 20, "the driver serves")
+    yield path
+    program.assert_alive()
+    program.kill()
+
+
+@pytest.fixture(params=["command", "socket"])
+def mooring_driver(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "command":
+        return command(tmp_path)
+    return f"unix://{request.getfixturevalue('socket')}"
+
+
+def life(cluster: ClusterOfTest) -> None:
+    claim = cluster.claim("data").bound()
+    web = cluster.pod("web", claim).running()
+    (web.folder(claim) / "page").write_text("hello")
+    web.delete().gone()
+    claim.delete().gone()
+    cluster.until(lambda: not cluster.objects("persistentvolumes"), "the volume is deleted")
 
 
 @pytest.mark.mooring_cluster(nodes=1)
-def test_a_command_is_a_driver(mooring_cluster: ClusterOfTest) -> None:
-    claim = mooring_cluster.claim("data").bound()
+def test_a_process_is_a_driver(mooring_cluster: ClusterOfTest) -> None:
     mooring_cluster.faults.lose_answer("DeleteVolume")
-    mooring_cluster.passes(hours=1)
-    claim.delete().gone()
-    mooring_cluster.until(lambda: not mooring_cluster.objects("persistentvolumes"), "the volume is deleted")
+    mooring_cluster.passes(minutes=10)
+    life(mooring_cluster)
     assert 2 == len(mooring_cluster.calls("DeleteVolume"))
+    assert {"", "n1"} == {call.where for call in mooring_cluster.calls()}
+
+
+@pytest.mark.long
+@pytest.mark.mooring_cluster(nodes=1)
+def test_a_volume_of_a_process_lives_on_with_each_fault(mooring_each_fault: ClusterOfTest) -> None:
+    began = time.monotonic()
+    life(mooring_each_fault)
+    assert time.monotonic() - began < 60, "nobody waits for deadlines of minutes"
+
+
+def test_a_driver_of_somebody_else_s_is_not_restarted(socket: Path) -> None:
+    with a_cluster(f"unix://{socket}", nodes=1) as cluster:
+        with pytest.raises(CantHappen, match="somebody else's"):
+            cluster.run(SHELF["driver_restarts"](cluster.aio))
+        with pytest.raises(ConfigError, match="somebody else's"):
+            cluster.restart_driver()
+
+
+def test_a_command_is_restarted_and_each_of_its_nodes_has_its_own(tmp_path: Path) -> None:
+    words = f"{sys.executable} -m mooring.cli.mooring driver run tests.unit.testing.test_command:Twin --option folder={tmp_path}"
+    with a_cluster(f"{words} --option node_id={{node}} --endpoint unix://{{socket}}", nodes=2) as cluster:
+        assert ["n1", "n2"] == sorted(path.name for path in tmp_path.iterdir())
+        first = {path.name: path.read_text() for path in tmp_path.iterdir()}
+        cluster.restart_driver()
+        cluster.until(lambda: all(path.read_text() != first[path.name] for path in tmp_path.iterdir()), "both are other processes")
