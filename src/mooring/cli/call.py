@@ -12,24 +12,25 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mooring.base.errors import ConfigError
-from mooring.base.flagkinds import BOOL, DURATION, STRING, word_of
+from mooring.base.flagkinds import BOOL, DURATION, NAMESPACE, STRING, word_of
 from mooring.base.flags import Parsed, UsageError, flag, parse
 from mooring.base.text import visible_lines
 from mooring.cli.limits import check_positive
 from mooring.cli.people import answer_of, check_output, run_for_people
-from mooring.cli.process import Command
-from mooring.cli.tables import ProcessFlags
+from mooring.cli.process import Command, Machine
+from mooring.cli.tables import AsKubectlFlags, ProcessFlags
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from mooring.conform.call.asking import Outcome
     from mooring.csi.driver import Rpc
+    from mooring.inspect.requests import Built
 
 FAILED: Final = 1
 OUTPUTS: Final = ("yaml", "json")
@@ -37,12 +38,19 @@ CONNECT_S_MAX: Final = 2.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CallFlags(ProcessFlags):
+class CallFlags(AsKubectlFlags, ProcessFlags):
     csi_address: str = flag("csi-address", STRING, "", "The driver's socket, as in unix:///csi/csi.sock. Empty: $CSI_ENDPOINT.")
     f: str = flag("f", STRING, "", "A file with the request as YAML or JSON; - is stdin. Words of the command line come on top.")
     secrets_file: str = flag(
         "secrets-file", STRING, "", "A file with the call's secrets: a map of names to texts as YAML or JSON, or a Secret; - is stdin."
     )
+    from_pvc: str = flag(
+        "from-pvc", STRING, "", "Build the request that Mooring would send for this claim: NAME, or NAMESPACE/NAME. Words come on top."
+    )
+    from_pv: str = flag("from-pv", STRING, "", "Build the request that Mooring would send for this PersistentVolume. Words come on top.")
+    node: str = flag("node", STRING, "", "With from-pvc or from-pv: the Node, for ControllerPublishVolume and ControllerUnpublishVolume.")
+    namespace: str = flag("namespace", NAMESPACE, "", "The claim's namespace. Empty: the kubeconfig's.")
+    n: str = flag("n", NAMESPACE, "", "The same as --namespace.")
     timeout_s: float = flag("timeout", DURATION, 60.0, "How long the driver may take to answer.")
     dry_run: bool = flag("dry-run", BOOL, False, "Print the request, and send nothing.")
     output: str = flag("output", word_of(*OUTPUTS), "yaml", "yaml or json.")
@@ -53,6 +61,12 @@ def _check(parsed: Parsed[CallFlags]) -> None:
     flags = parsed.flags
     check_output(flags.o or flags.output, *OUTPUTS)
     check_positive({"timeout": flags.timeout_s}, "60s")
+    if flags.from_pvc and flags.from_pv:
+        raise ConfigError("from-pv: the request is of one object: give --from-pvc or --from-pv", exit_code=2)
+    if flags.f and (flags.from_pvc or flags.from_pv):
+        raise ConfigError("f: the request is of a file or of an object: give one of them", exit_code=2)
+    if flags.node and not (flags.from_pvc or flags.from_pv):
+        raise ConfigError("node: only with --from-pvc or --from-pv", exit_code=2)
     if flags.f == flags.secrets_file == "-":
         raise ConfigError("secrets-file: stdin is one file: give the request or the secrets by name")
 
@@ -64,16 +78,17 @@ COMMAND: Final[Command[CallFlags]] = Command(
     "answer without secrets, and each rule of CSI that it breaks.",
     example="mooring call GetPluginInfo --csi-address unix:///csi/csi.sock\n"
     "mooring call CreateVolume name=data capacity_range.required_bytes=1Gi \\\n"
-    "  volume_capabilities.mount.fs_type=ext4 \\\n  volume_capabilities.access_mode.mode=SINGLE_NODE_WRITER",
+    "  volume_capabilities.mount.fs_type=ext4 \\\n  volume_capabilities.access_mode.mode=SINGLE_NODE_WRITER\n"
+    "mooring call CreateVolume --from-pvc shop/data --dry-run",
     epilog="\nExit codes: 0 the driver answered OK; 1 it answered with an error, or nobody\nanswered; 2 the command line or the request is "
     "wrong.\n",
 )
 
 
-def run(argv: Sequence[str], prog: str) -> int:
+def run(argv: Sequence[str], prog: str, machine: Machine | None = None) -> int:
     """argv: the words after `mooring call`: the call, its fields, and flags, in any order. Gives the exit code."""
     words, flags = words_among_flags(CallFlags, argv)
-    return run_for_people(COMMAND, flags, prog, lambda given: _call(words, given, prog))
+    return run_for_people(COMMAND, flags, prog, lambda given: _call(words, given, prog, machine or Machine()))
 
 
 def words_among_flags(table: type[ProcessFlags], argv: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -97,18 +112,58 @@ def words_among_flags(table: type[ProcessFlags], argv: Sequence[str]) -> tuple[l
     return words, flags
 
 
-def _call(words: Sequence[str], flags: CallFlags, prog: str) -> int:
+def _call(words: Sequence[str], flags: CallFlags, prog: str, machine: Machine) -> int:
     if not words:
         raise UsageError("name the call: mooring call RPC FIELD=VALUE ..., as in mooring call GetPluginInfo")
     from mooring.conform.call.names import rpc_named
 
     rpc = rpc_named(words[0])
+    if flags.from_pvc or flags.from_pv:
+        return answer_of(_from_object(rpc, words[1:], flags, machine), prog, FAILED)
     request = rpc.request_type()
     _fill(request, words[1:], flags)
     if flags.dry_run:
         sys.stdout.write(_as_text(request, flags))
         return 0
     return answer_of(_ask(rpc, request, flags), prog, FAILED)
+
+
+async def _from_object(rpc: Rpc[Any, Any], words: Sequence[str], flags: CallFlags, machine: Machine) -> int:
+    built = await _built(rpc.name, flags, machine)
+    _fill(built.request, words, flags)
+    for note in built.notes:
+        _say(note)
+    if flags.dry_run:
+        sys.stdout.write(_as_text(built.request, flags))
+        return 0
+    return await _ask(rpc, built.request, flags)
+
+
+async def _built(rpc: str, flags: CallFlags, machine: Machine) -> Built:
+    """Raises MooringError."""
+    from mooring.api.meta import Key
+    from mooring.base.clock import LoopClock
+    from mooring.cli.clusters import client_for_people, load_config_as_kubectl
+    from mooring.csi.driver_capabilities import capabilities_of
+    from mooring.csi.probe_and_identify import probe_and_identify
+    from mooring.csi.wire_driver import WireDriver
+    from mooring.inspect.requests import Requests
+
+    clock = LoopClock()
+    driver = WireDriver(address_of(flags.csi_address), clock=clock)
+    await driver.connect(CONNECT_S_MAX)
+    try:
+        info = await probe_and_identify(driver, clock=clock)
+    finally:
+        await driver.close()
+    home = flags.namespace or flags.n or load_config_as_kubectl(flags.kubeconfig, machine).namespace
+    secrets: Mapping[str, str] | None = {} if flags.secrets_file else None  # those of the file come on top
+    async with client_for_people("mooring-call", flags.kubeconfig, machine, clock=clock) as cluster:
+        requests = Requests(cluster, capabilities_of(info), clock, secrets)
+        if flags.from_pv:
+            return await requests.from_volume(rpc, flags.from_pv, flags.node)
+        namespace, _, name = flags.from_pvc.rpartition("/")
+        return await requests.from_claim(rpc, Key(namespace or home, name), flags.node)
 
 
 def _fill(request: Message, words: Sequence[str], flags: CallFlags) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,11 @@ from mooring.cli import mooring as command
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.server import serving
+from mooring.testing.opening import a_cluster
 from mooring.wire.grpc.codes import Code
 from tests.support.folder_driver import FolderDriver
+from tests.support.programs import Program
+from tests.support.waiting import eventually
 
 WRITER = ("volume_capabilities.mount.fs_type=ext4", "volume_capabilities.access_mode.mode=SINGLE_NODE_WRITER")
 
@@ -107,6 +111,9 @@ async def test_a_request_from_a_file_and_words_on_top(
         (["GetPluginInfo", "--timeout=0s"], "timeout: must be greater than zero"),
         (["GetPluginInfo", "-f=-", "--secrets-file=-"], "stdin is one file"),
         (["GetPluginInfo", "-o", "table"], "must be yaml or json"),
+        (["CreateVolume", "--from-pvc=data", "--from-pv=pv"], "give --from-pvc or --from-pv"),
+        (["CreateVolume", "--from-pvc=data", "-f=x"], "of a file or of an object"),
+        (["ControllerPublishVolume", "--node=n1"], "only with --from-pvc or --from-pv"),
     ],
 )
 def test_a_wrong_command_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,3 +136,34 @@ def test_the_address_is_that_of_csi_endpoint(monkeypatch: pytest.MonkeyPatch, ca
 def test_words_and_flags_come_in_any_order() -> None:
     words, flags = call.words_among_flags(call.CallFlags, ["A", "-o", "json", "b=c", "--dry-run", "d=e", "--", "--f"])
     assert (["A", "b=c", "d=e", "--f"], ["-o", "json", "--dry-run"]) == (words, flags)
+
+
+@pytest.mark.slow
+def test_a_request_from_the_objects_of_a_cluster(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over HTTPS, with words on top; the objects' names are found as kubectl finds them."""
+    state = ["--endpoint", f"unix://{tmp_path}/csi.sock", "--node-id", "n1", "--state", str(tmp_path / "state"), "--mounts", "link"]
+    program = Program([sys.executable, "-m", "mooring.cli.mooring", "driver", "hostpath", *state], tmp_path / "log")
+    socket = tmp_path / "csi.sock"
+    eventually(socket.exists, 20, "the driver serves")
+    address = f"--csi-address=unix://{socket}"
+    with a_cluster(f"unix://{socket}", nodes=1, serves=True) as cluster:
+        monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+        claim = cluster.claim("data", "16Mi").bound()
+        assert 0 == command.run(["call", "CreateVolume", "--from-pvc=data", address])
+        out, err = capsys.readouterr()
+        assert claim.handle == yaml.safe_load(out)["volume"]["volume_id"]
+        assert "it would not be sent now: " in err
+        assert 0 == command.run(["call", "CreateVolume", "--from-pvc=default/data", "name=other", "--dry-run", address])
+        asked = yaml.safe_load(capsys.readouterr().out)
+        assert ["other", 16 * 2**20] == [asked["name"], asked["capacity_range"]["required_bytes"]]
+        pv = claim.volume["metadata"]["name"]
+        assert 0 == command.run(["call", "ControllerPublishVolume", f"--from-pv={pv}", "--node=n1", "--dry-run", address])
+        assert [claim.handle, "n1"] == [(asked := yaml.safe_load(capsys.readouterr().out))["volume_id"], asked["node_id"]]
+        assert 2 == command.run(["call", "ControllerPublishVolume", f"--from-pv={pv}", address])
+        assert "give --node" in capsys.readouterr().err
+        assert 1 == command.run(["call", "CreateVolume", "--from-pvc=other", address])
+        assert 'persistentvolumeclaims "other" not found' in capsys.readouterr().err
+        assert 1 == command.run(["call", "CreateVolume", "--from-pvc=data", "-n=elsewhere", address])
+    program.kill()

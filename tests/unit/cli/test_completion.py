@@ -114,7 +114,7 @@ def test_fish_completes(line: str, expected: list[str], capsys: pytest.CaptureFi
 def test_zsh_completes_values_behind_an_equals_sign(capsys: pytest.CaptureFixture[str]) -> None:
     text = script("zsh", capsys)
     assert '{-o=,--o=}"[The same as --output.]:string:(text json yaml html)"' in text
-    assert text.count(":string:_mooring_namespaces") == 6
+    assert text.count(":string:_mooring_namespaces") == 8
     assert '  "--watch[Look again' in text, "a flag without a value"
 
 

@@ -16,6 +16,7 @@ from mooring.api.storage import VolumeAttachment
 from mooring.control.call_slots import call_over
 from mooring.control.decision import Decision
 from mooring.control.result import Problem
+from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.csi.volume_capability import AccessModeError
 from mooring.sidecars.attacher import reasons as why
 from mooring.sidecars.attacher.decision import (
@@ -116,7 +117,7 @@ def _decide_attach(view: View, attachment: VolumeAttachment) -> Decision[Action]
     if held is not None:
         return _stuck(held)
     try:
-        order = _publish_order(view, volume, view.node_id(node_name))
+        order = publish_order(view.driver, volume, view.node_id(node_name), view.default_fs_type)
     except AccessModeError as error:
         return _stuck(why.BadSpec(str(error)))
     if not order.node_id:
@@ -176,14 +177,15 @@ def _missing(attachment: VolumeAttachment, problem: Problem, look_up: Action) ->
     return _stuck(problem, () if is_shown else (look_up,))
 
 
-def _publish_order(view: View, volume: ResolvedVolume, node_id: str) -> PublishOrder:
+def publish_order(driver: DriverCapabilities, volume: ResolvedVolume, node_id: str, default_fs_type: str) -> PublishOrder:
+    """Raises AccessModeError."""
     source = volume.spec.csi
     assert source is not None
     return PublishOrder(
         handle=source.volume_handle,
         node_id=node_id,
-        capability=capability(volume.spec, view.driver.single_node_multi_writer, view.default_fs_type),
-        read_only=source.read_only and view.driver.publishes_readonly,
+        capability=capability(volume.spec, driver.single_node_multi_writer, default_fs_type),
+        read_only=source.read_only and driver.publishes_readonly,
         context=source.volume_attributes or {},
         secret=volume.secret,
         migrated=volume.migrated,

@@ -222,6 +222,11 @@ def resolve_volume(view: View, attachment: VolumeAttachment) -> ResolvedVolume |
     pv = view.volume(source.persistent_volume_name)
     if pv is None:
         return why.VolumeMissing(source.persistent_volume_name)
+    return as_csi(pv)
+
+
+def as_csi(pv: PersistentVolume) -> ResolvedVolume | Problem:
+    """The volume as CSI sees it, or what is wrong with it."""
     if is_migratable(pv.spec):
         try:
             return ResolvedVolume(translated(pv), migrated=True)

@@ -143,6 +143,10 @@ class Environment:
     bus: Bus = dataclasses.field(default_factory=Bus)
 
 
+def delete_request(volume_id: str, secrets: Mapping[str, str]) -> csi.DeleteVolumeRequest:
+    return csi.DeleteVolumeRequest(volume_id=volume_id, secrets=secrets)
+
+
 async def delete_volume(
     driver: Driver, volume_id: str, secrets: Mapping[str, str], call: Call, pv_name: str, *, lacks_secret: bool = False
 ) -> None:
@@ -153,7 +157,7 @@ async def delete_volume(
     Differs from external-provisioner, which repeats the call to such a driver for ever.
     """
     try:
-        await driver.delete_volume(csi.DeleteVolumeRequest(volume_id=volume_id, secrets=secrets), call)
+        await driver.delete_volume(delete_request(volume_id, secrets), call)
     except DriverError as error:
         if error.code != Code.NOT_FOUND or lacks_secret:
             raise

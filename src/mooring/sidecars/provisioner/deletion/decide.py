@@ -189,7 +189,7 @@ def _delete(view: View, pv: PersistentVolume) -> Decision[Action]:
     if not view.driver.creates or not view.driver.has_controller:
         return _stuck(pv, Obstacle.DRIVER, why.NoCapability(_NO_RPC if view.driver.has_controller else _NO_SERVICE))
     try:
-        secret = _secret(view, pv, migrated)
+        secret = secret_for(view, pv, migrated=migrated)
     except ParameterError as error:
         return _stuck(pv, Obstacle.SECRET, why.NoSecret(pv.metadata.name, str(error)), class_changed(volume_class_of(pv)))
     except TranslationError as error:
@@ -230,7 +230,7 @@ def _missing_class(view: View, pv: PersistentVolume) -> str:
     return "" if knows or view.classes.get(Key("", class_name)) is not None else class_name
 
 
-def _secret(view: View, pv: PersistentVolume, migrated: bool) -> SecretReference | None:
+def secret_for(view: CacheView, pv: PersistentVolume, *, migrated: bool) -> SecretReference | None:
     """As the provisioner noted it; for volumes without a note as their class says. Raises ParameterError, TranslationError."""
     if _notes_secret(pv):
         name, namespace = annotation(pv, names.DELETION_SECRET_NAME), annotation(pv, names.DELETION_SECRET_NAMESPACE)
