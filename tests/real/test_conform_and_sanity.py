@@ -81,6 +81,7 @@ PUBLIC: Final = {
             "life": {"CSI511"},
             "life-with-lost-answers": {"CSI511"},
             "unmount-removes": {"CSI511"},
+            "mount-readonly": {"CSI511"},
             "stats": {"CSI511"},
             "stats-elsewhere": {"CSI511"},
             "expand-while-published": {"CSI511"},

@@ -17,7 +17,7 @@ from mooring.conform.check import NotApplicable, Stopped
 from mooring.conform.finding import Finding
 from mooring.conform.made import Made
 from mooring.conform.options import Options
-from mooring.csi.book.errors import REFUSED, REVIVED
+from mooring.csi.book.errors import REFUSED, REVIVED, STILL_ABORTED
 from mooring.csi.book.rule import Breach, Rule
 from mooring.csi.book.subject import named_by
 from mooring.csi.client import Client
@@ -35,6 +35,10 @@ _PASSING: Final = frozenset({Code.ABORTED, Code.UNAVAILABLE})
 
 class Program(Protocol):
     """A driver that this run has started."""
+
+    @property
+    def has_ended(self) -> bool:
+        """By itself."""
 
     async def restart(self) -> None:
         """Kills it at once, and starts it again. Raises OSError, and ConfigError when it does not serve again."""
@@ -77,6 +81,7 @@ class Asker:
         """Breaches so far, each of them."""
         self.broken: dict[str, set[str]] = {}
         """The numbers of the rules that each check has seen broken, by the check's name."""
+        self._reviving = asyncio.Lock()
         self._names = 0
         self._shared: csi.Volume | None = None
         self._folders: list[Path] = []
@@ -111,11 +116,14 @@ class Asker:
         return Outcome(response, None, self.count > before)
 
     async def patiently(self, rpc: Rpc[Any, Any], request: Any) -> Outcome:
-        """As a sidecar: again after a passing error."""
+        """As a sidecar: again after a passing error, unless such calls are known never to go through."""
         outcome = await self.ask(rpc, request)
+        if self._never_goes_through(rpc, outcome):
+            return outcome
         for pause_s in AGAIN_S:
-            if outcome.code not in _PASSING:
+            if outcome.code not in _PASSING or self.is_down:
                 break
+            await self.revive()
             await self._clock.sleep(pause_s)
             outcome = await self.ask(rpc, request)
         return outcome
@@ -125,9 +133,19 @@ class Asker:
         outcome = await self.patiently(rpc, request)
         if outcome.ok:
             return outcome.response
-        if not outcome.breaches:
+        if not outcome.breaches and not self._never_goes_through(rpc, outcome):
             self.finds(rule, rpc, request, f"the driver answers {outcome.error}")
         raise Stopped(f"{rpc.name} failed: {outcome.error}")
+
+    def _never_goes_through(self, rpc: Rpc[Any, Any], outcome: Outcome) -> bool:
+        """True for one more Aborted of a call that is known to be aborted again and again."""
+        return outcome.code == Code.ABORTED and (STILL_ABORTED.number, rpc.name) in {one.key for one in self.findings}
+
+    async def revive(self) -> None:
+        """Starts a driver again that ended by itself, as a kubelet does. Raises Stopped."""
+        async with self._reviving:
+            if self.program is not None and self.program.has_ended:
+                await self.restart()
 
     async def refused(self, rpc: Rpc[Any, Any], request: Any, rule: Rule, *codes: Code, why: str) -> None:
         """A call that must be refused with one of these codes. why: what is wrong with it."""
@@ -165,7 +183,7 @@ class Asker:
         except (ConfigError, OSError) as error:
             self.is_down = True
             words = str(error) if self.program.last_words() in str(error) else f"{error}{self.program.last_words()}"
-            self.breach(Breach(REVIVED, "kill -9", "", f"then it was started again: {' | '.join(words.split(_LINE_END))}"))
+            self.breach(Breach(REVIVED, "start", "", f"the driver ended, and was started again: {' | '.join(words.split(_LINE_END))}"))
             raise Stopped("the driver does not start again") from error
 
     # -- what checks begin with
@@ -179,6 +197,8 @@ class Asker:
         """Raises NotApplicable."""
         if lacking := self.abilities.lacking(*abilities):
             raise NotApplicable(f"the driver does not advertise {lacking}")
+        if "Node" in abilities and not self.abilities.node_id:
+            raise Stopped("NodeGetInfo answers no node_id")
 
     def capability(self, mode: str = "SINGLE_NODE_WRITER") -> csi.VolumeCapability:
         kind: dict[str, Any] = {"block": {}} if self.options.is_block else {"mount": {}}

@@ -59,6 +59,10 @@ class DriverProcess:
                 raise ConfigError(text, exit_code=WRONG_USE)
             await self._clock.sleep(POLL_S)
 
+    @property
+    def has_ended(self) -> bool:
+        return self._process is not None and self._process.returncode is not None
+
     async def restart(self) -> None:
         """Raises OSError, and ConfigError when it does not serve again."""
         await self._kill()

@@ -119,6 +119,7 @@ async def _one(asker: Asker, check: Check, clock: Clock) -> Result:
     if asker.is_down:
         return Result(check, End.STOPPED, 0.0, "the driver does not run any more")
     try:
+        await asker.revive()
         if check.restarts and asker.program is None:
             raise NotApplicable("this run has not started the driver, so it can't start it again: give a command or a class")
         asker.needs(*check.needs)

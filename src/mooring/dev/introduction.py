@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+import contextlib
+from typing import Any, Final
 
 from mooring.api.names import dns_subdomain
 from mooring.base.errors import ConfigError
+from mooring.conform.watched import WatchedDriver
 from mooring.csi.capabilities import DriverInfo
-from mooring.csi.driver import Driver
+from mooring.csi.driver import Call, Driver, Rpc
 from mooring.csi.errors import DriverError
 from mooring.csi.session import Session
 from mooring.wire.grpc.codes import Code, go_name
@@ -20,6 +22,13 @@ _NEXT_STEP: Final = {
         "GetPluginCapabilities says CONTROLLER_SERVICE: serve the Controller service, or leave that capability out"
     ),
 }
+
+_ASKED_AGAIN: Final[tuple[Rpc[Any, Any], ...]] = (
+    Driver.get_plugin_capabilities,
+    Driver.controller_get_capabilities,
+    Driver.group_controller_get_capabilities,
+)
+ASK_S: Final = 10.0
 
 
 class LastFailure:
@@ -50,6 +59,17 @@ async def introduced(session: Session, failure: LastFailure, *, where: str, pati
     if fault := name_fault(info.name):
         raise ConfigError(f"driver: GetPluginInfo says the name {info.name!r}, {fault}")
     return info
+
+
+async def asked_again(client: WatchedDriver, patience_s: float) -> None:
+    """Asks for the capabilities once more, for the client's watcher alone: they must not change, nor be there unadvertised."""
+    await client.connect(patience_s)
+    try:
+        for rpc in _ASKED_AGAIN:
+            with contextlib.suppress(DriverError):
+                await client.invoke(rpc, rpc.request_type(), Call(ASK_S))
+    finally:
+        await client.close()
 
 
 def name_fault(name: str) -> str:

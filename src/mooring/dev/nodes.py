@@ -9,10 +9,11 @@ from typing import Any, Final, TypeVar
 
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError, first_of
+from mooring.conform.watched import WatchedDriver
 from mooring.csi.driver import Call
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.csi.wire_driver import WireDriver
+from mooring.dev.breaches import Breaches
 from mooring.dev.drivers import Sockets
 from mooring.dev.node import PlaneNode, Shared
 from mooring.wire.grpc.codes import Code
@@ -95,10 +96,11 @@ async def _at_once(works: Mapping[str, Coroutine[Any, Any, T]]) -> list[T]:
     return [task.result() for task in tasks]
 
 
-async def node_ids(sockets: Sockets, clock: Clock) -> Mapping[str, str]:
-    """The driver's id of each node, {} for a driver without a node service. Raises ConfigError."""
+async def node_ids(sockets: Sockets, breaches: Breaches, clock: Clock) -> Mapping[str, str]:
+    """The driver's id of each node, {} for a driver without a node service. breaches: watch the answers. Raises ConfigError."""
     found: dict[str, str] = {}
-    answers = await _at_once({f"dev/node-id/{node}": _node_id(node, path, sockets, clock) for node, path in sockets.nodes.items()})
+    asking = {f"dev/node-id/{node}": _node_id(node, path, sockets, breaches, clock) for node, path in sockets.nodes.items()}
+    answers = await _at_once(asking)
     for node, node_id in zip(sockets.nodes, answers, strict=True):
         if node_id is None:
             return {}
@@ -112,8 +114,8 @@ async def node_ids(sockets: Sockets, clock: Clock) -> Mapping[str, str]:
     return found
 
 
-async def _node_id(node: str, path: Path, sockets: Sockets, clock: Clock) -> str | None:
-    client = WireDriver(str(path), clock=clock)
+async def _node_id(node: str, path: Path, sockets: Sockets, breaches: Breaches, clock: Clock) -> str | None:
+    client = WatchedDriver(str(path), watch=None if sockets.tells else breaches.watch(node), clock=clock)
     client.absent = sockets.absent
     await client.connect(sockets.patience_s, sockets.advice)
     try:

@@ -44,7 +44,7 @@ from mooring.dev.controllers import Controllers
 from mooring.dev.drivers import Sockets, Starter
 from mooring.dev.extras import Extras, extras_of, install
 from mooring.dev.faults import with_faults
-from mooring.dev.introduction import LastFailure, introduced
+from mooring.dev.introduction import LastFailure, asked_again, introduced
 from mooring.dev.node import REGISTRATION, Shared
 from mooring.dev.nodes import Nodes, node_ids
 from mooring.dev.options import Patience
@@ -119,7 +119,7 @@ async def running(
             store, durability = await build.objects(stack)
             sockets = await build.driver(stack, group, faults)
             session, tasks = await build.session(stack, group, sockets)
-            ids = await node_ids(sockets, clock)
+            ids = await node_ids(sockets, breaches, clock)
             tasks.append(group.create_task(_end_on_failure(durability), name="dev/durability"))  # before anybody is refused for it
             await build.api_server(stack, store, durability)
             cluster = LocalCluster(store, clock=clock, randomness=randomness, durability=durability)
@@ -183,6 +183,8 @@ class _Build:
         session = Session(client, clock=self._clock)
         await introduced(session, failure, where=path, patience_s=sockets.patience_s)
         sockets.is_up()
+        if not sockets.tells and (watch := self.breaches.watch()) is not None:
+            await asked_again(WatchedDriver(path, watch=watch, clock=self._clock), sockets.patience_s)
         return session, [group.create_task(_followed(session), name="dev/driver-session")]
 
     async def objects(self, stack: AsyncExitStack) -> tuple[ObjectStore, Durability]:

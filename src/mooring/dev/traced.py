@@ -15,7 +15,7 @@ from mooring.conform.watched import WatchedDriver
 from mooring.csi.client import CallObserver
 from mooring.csi.driver import A, Call, Q, Rpc
 from mooring.csi.errors import DriverError
-from mooring.csi.redact import redacted
+from mooring.csi.redact import redacted, scrubbed
 from mooring.dev.breaches import Breaches, superfluous
 from mooring.dev.story import Story
 from mooring.dev.summary import patch_summary
@@ -188,7 +188,7 @@ class TracedDriver(WatchedDriver):
         except asyncio.CancelledError:
             self._tell(rpc.name, request, "", DriverError(Code.CANCELED, "the caller gave up"), began)
             raise
-        self._tell(rpc.name, request, redacted(response), None, began)
+        self._tell(rpc.name, request, scrubbed(redacted(response), request), None, began)
         return response
 
     def _tell(self, name: str, request: Q, response: str, error: DriverError | None, began: float) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, Final
 
 from mooring.conform.asker import Asker, Outcome
-from mooring.conform.check import Chapter, NotApplicable
+from mooring.conform.check import Chapter, NotApplicable, Stopped
 from mooring.conform.checks.lists import listed
 from mooring.conform.life import ATTACHES, CREATES, begin, create, delete, step
 from mooring.csi.book.errors import REFUSED, STILL_ABORTED
@@ -18,11 +18,14 @@ from mooring.csi.book.volumes import ANOTHER, DELETE_ABSENT, FORGOTTEN, REFUSED_
 from mooring.csi.driver import Driver, Rpc
 from mooring.csi.errors import NON_FINAL
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.wire.grpc.codes import Code
 
 CHAPTER = Chapter()
 
 AT_ONCE: Final = 4
 MANY_AT_ONCE: Final = 16
+_OF_A_VOLUME: Final = frozenset({"node_stage_volume", "node_publish_volume"})
+"""NotFound to them is about the volume."""
 GOES_AFTER_S: Final = (0.0, 0.001, 0.005, 0.02)
 
 
@@ -31,6 +34,8 @@ async def _at_once(asker: Asker, rpc: Rpc[Any, Any], request: Any, rule: Rule) -
     outcomes = await asyncio.gather(*(asker.ask(rpc, request) for _ in range(AT_ONCE)))
     for one in outcomes:
         if not one.ok and one.code not in NON_FINAL and not one.breaches:
+            if one.code == Code.NOT_FOUND and rpc.attribute in _OF_A_VOLUME:
+                rule = FORGOTTEN
             asker.finds(rule, rpc, request, f"of {AT_ONCE} equal calls at the same time one is answered {one.error}")
             break
     return outcomes
@@ -88,6 +93,8 @@ async def caller_goes_away(asker: Asker) -> None:
 
 async def create_again(asker: Asker, request: csi.CreateVolumeRequest) -> csi.Volume:
     volume: csi.Volume = (await asker.must(Driver.create_volume, request, REFUSED_AGAIN)).volume
+    if not volume.volume_id:
+        raise Stopped("CreateVolume answers no volume_id")
     return volume
 
 

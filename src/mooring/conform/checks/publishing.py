@@ -7,10 +7,10 @@ from typing import Final
 from mooring.conform.asker import Asker
 from mooring.conform.check import Chapter, NotApplicable
 from mooring.conform.checks.lists import pages
-from mooring.conform.life import ATTACHES, CREATES, begin, step
+from mooring.conform.life import ATTACHES, CREATES, STAGES, begin, step
 from mooring.csi.book.errors import REFUSED
 from mooring.csi.book.lists import LACKS
-from mooring.csi.book.node import AGAIN, LEFT, NO_USAGE, SECOND_WRITER
+from mooring.csi.book.node import AGAIN, LEFT, NO_USAGE, SECOND_WRITER, WRITABLE
 from mooring.csi.book.publishing import FULL, INCOMPATIBLE, NOTHING_LEFT
 from mooring.csi.book.requests import UNKNOWN
 from mooring.csi.driver import Driver
@@ -134,6 +134,17 @@ async def unmount_removes(asker: Asker) -> None:
     await step(whole, Driver.node_unpublish_volume, REFUSED)
     if asker.looks_there(whole.target) and not asker.seen(LEFT):
         asker.finds(LEFT, Driver.node_unpublish_volume, whole.unmount(), f"{whole.target} is still there")
+
+
+@CHAPTER.check(WRITABLE, CREATES, "Node")
+async def mount_readonly(asker: Asker) -> None:
+    """A volume that is mounted with `readonly` can't be written to."""
+    whole = await begin(asker)
+    await whole.attach()
+    if STAGES in asker.abilities:
+        await step(whole, Driver.node_stage_volume, REFUSED)
+    await asker.must(Driver.node_publish_volume, whole.mount(readonly=True))
+    await whole.from_pod()
 
 
 @CHAPTER.check(

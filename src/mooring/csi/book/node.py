@@ -126,7 +126,7 @@ def judge(exchange: Exchange, past: Past) -> Iterator[Breach]:
     if exchange.is_of("node_get_info"):
         yield from _identity(exchange, past)
     elif exchange.is_of("node_publish_volume"):
-        yield from _published(exchange)
+        yield from _published(exchange, past)
     elif exchange.is_of("node_unpublish_volume"):
         yield from _unpublished(exchange)
     elif exchange.is_of("node_unstage_volume") and exchange.staging is not None and exchange.staging.is_mount:
@@ -160,7 +160,7 @@ def _refused(exchange: Exchange, past: Past) -> Iterator[Breach]:
         yield exchange.breaks(AGAIN, f"the same call succeeded before, and fails now: {exchange.error}")
 
 
-def _published(exchange: Exchange) -> Iterator[Breach]:
+def _published(exchange: Exchange, past: Past) -> Iterator[Breach]:
     place, request = exchange.target, exchange.request
     if place is None:
         return
@@ -168,6 +168,8 @@ def _published(exchange: Exchange) -> Iterator[Breach]:
     if not place.kind or not (place.is_mount or (is_block and place.kind == "device")):
         if place.elsewhere:
             yield exchange.breaks(ELSEWHERE, f"{request.target_path} is no mount, and {place.elsewhere[0]} became one")
+        elif before := past.mounted_elsewhere.get(exchange.where):  # a repeated call may mount nothing new
+            yield exchange.breaks(ELSEWHERE, f"{request.target_path} is no mount; in place of another target {before} became one")
         else:
             what = "is no mount" if place.kind else "does not exist"
             yield exchange.breaks(NOT_THERE, f"{request.target_path} {what}")

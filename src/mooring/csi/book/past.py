@@ -101,6 +101,7 @@ class Past:
         self.unpublished: Bounded[tuple[str, str], None] = Bounded()
         self.on_node: Bounded[tuple[str, str, str], Made] = Bounded()  # where, the call's method, the path
         self.off_node: Bounded[tuple[str, str, str], None] = Bounded()
+        self.mounted_elsewhere: dict[str, str] = {}  # by where: what was mounted in place of a target_path
         self.walks: Bounded[bytes, Walk] = Bounded()
         self.aborted: Bounded[tuple[str, str, str], int] = Bounded()  # one after another, by where, call and subject
 
@@ -203,6 +204,8 @@ def _on_node(path: str) -> Callable[[Past, Exchange], None]:
         past.off_node.drop(key)
         if exchange.ok and past.on_node.get(key) is None:
             past.on_node[key] = Made(exchange.request, exchange.response)
+        if exchange.target is not None and exchange.target.elsewhere and not exchange.target.is_mount:
+            past.mounted_elsewhere.setdefault(exchange.where, exchange.target.elsewhere[0])
 
     return note
 

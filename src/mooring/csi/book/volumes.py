@@ -150,7 +150,7 @@ def _made(exchange: Exchange, past: Past) -> Iterator[Breach]:
     if unfit := _unfit(exchange, past):
         yield exchange.breaks(OTHER_REQUEST, f"{unfit}, and the driver answers OK")
         return
-    if (wrong := _out_of_range(volume.capacity_bytes, request.capacity_range)) and volume.capacity_bytes:
+    if volume.capacity_bytes > 0 and (wrong := _out_of_range(volume.capacity_bytes, request.capacity_range)):
         yield exchange.breaks(CAPACITY, wrong)
     if request.HasField("volume_content_source") and volume.content_source != request.volume_content_source:
         told = "none" if not volume.HasField("content_source") else "another"

@@ -389,3 +389,18 @@ HEADINGS = Path(__file__).parents[1] / "data" / "csi-1.12.0.headings"
 
 def test_every_rule_names_its_section_of_the_specification() -> None:
     assert {rule.place for rule in BOOK.values()} <= set(HEADINGS.read_text().split())
+
+
+def test_a_repeated_call_that_mounts_nothing_new_is_the_same_breach() -> None:
+    """The first one mounted elsewhere, where the second finds its mount; also when nobody saw how the first one ended."""
+    calls = Calls()
+    calls.create()
+    calls.mount(target=Place("folder", elsewhere=("/mnt/a",)))
+    calls.mount(target=Place("folder"))
+    assert calls.numbers == ["CSI512"]
+
+
+def test_a_negative_size_breaks_one_rule() -> None:
+    calls = Calls()
+    calls.create({"capacity_bytes": -1})
+    assert calls.numbers == ["CSI113"]
