@@ -12,11 +12,13 @@ from mooring.base.clock import Instant
 from mooring.base.units import parse_duration_s
 from mooring.cluster.attachdetach import assemble, decide, reconcile, release
 from mooring.cluster.attachdetach.decision import Step
-from mooring.cluster.attachdetach.facts import Place
+from mooring.cluster.attachdetach.event_handlers import EventHandlers
+from mooring.cluster.attachdetach.facts import Place, Volume
 from mooring.cluster.attachdetach.identity import FORCE_AFTER
 from mooring.cluster.attachdetach.memory import Deletion, Memory, NodeRecord, Record
 from mooring.cluster.attachdetach.reasons import Unheard
 from mooring.cluster.attachdetach.reconcile import Reconciler
+from mooring.cluster.attachdetach.view import View
 from mooring.kube.errors import ApiError
 from tests.sim.planting import Bug, both
 
@@ -48,7 +50,19 @@ def _one_class_counts() -> Planted:
 
 def _classes_end_with_their_volumes() -> Planted:
     """What a class said of a volume is forgotten with its PersistentVolume."""
-    return mock.patch.object(Memory, "classes_of", return_value=())
+    return mock.patch.object(Memory, "class_of", return_value="")
+
+
+def _classes_are_noted_at_looks() -> Planted:
+    """The class of a volume whose PersistentVolume is gone counts only where the volume was decided about before."""
+    real = reconcile.observe
+
+    def noting(view: View, volume: Volume, now: Instant) -> None:
+        real(view, volume, now)
+        for name in volume.class_names:
+            view.memory.lost_volume(volume.unique, name)
+
+    return both(mock.patch.object(EventHandlers, "_may_be_lost"), mock.patch.object(reconcile, "observe", noting))
 
 
 def _odd_words_mean_nothing() -> Planted:
@@ -147,8 +161,9 @@ def _nothing_is_inherited() -> Planted:
 
 HARM_BUGS: Final[Mapping[str, Bug]] = {
     "unread-classes-say-nothing": Bug(_unread_classes_say_nothing, {"class-word"}, first_seed=325),
-    "one-class-counts": Bug(_one_class_counts, {"class-word"}, first_seed=473),
+    "one-class-counts": Bug(_one_class_counts, {"class-word"}, first_seed=568),
     "classes-end-with-volumes": Bug(_classes_end_with_their_volumes, {"class-word"}, first_seed=915),
+    "classes-noted-at-looks": Bug(_classes_are_noted_at_looks, {"class-word"}, first_seed=13071),
     "odd-words-mean-nothing": Bug(_odd_words_mean_nothing, {"class-word"}, first_seed=773),
     "unanswered-deletes-forgotten": Bug(_unanswered_deletes_are_forgotten, {"detach-reported", "I5"}, first_seed=1117),
     "forced-deletes-sent-again": Bug(_forced_deletes_are_sent_again, {"I3", "I6", "wanted"}, first_seed=11806),

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from mooring.api.meta import Kind
 from mooring.api.storage import STORAGE_CLASSES
+from mooring.apiserver.local import ServerFaults
 from mooring.cluster.attachdetach.identity import FORCE_AFTER
 from mooring.kube.errors import ApiError, Forbidden, NotServed, ServerError, Unreachable
 from tests.support.attachdetaching import AttachDetachWorld, Vol, attaching
 from tests.support.builders import a_class
+from tests.support.cluster_world import HeldWatch
 from tests.support.virtual_loop import in_virtual_time
 
 ERRORS: list[ApiError] = [
@@ -133,6 +137,59 @@ async def test_what_the_class_said_counts_though_the_volume_s_object_is_gone() -
         assert await world.va(volume, node)
         await world.taint(node)
         await world.wait_no_va(volume, node)
+
+
+class _NoNodes(ServerFaults):
+    refuses = False
+
+    async def before(self, verb: str, kind: Kind[Any], name: str) -> None:
+        if self.refuses and (verb, kind.plural) == ("list", "nodes"):
+            raise ServerError("not yet")
+
+
+async def tear(world: AttachDetachWorld, volume: Vol) -> None:
+    """Its PersistentVolume goes, whatever protects it."""
+    await world.patch(PERSISTENT_VOLUMES, volume.pv, {"metadata": {"finalizers": None}})
+    await world.remove(PERSISTENT_VOLUMES, volume.pv)
+
+
+@in_virtual_time
+async def test_what_the_class_said_counts_though_the_volume_s_object_went_while_the_controller_started() -> None:
+    """It had listed the volume, and could not list Nodes yet."""
+    faults = _NoNodes()
+    world = AttachDetachWorld(faults)
+    async with world.controlling():
+        volume, node = await dead(world, "never")
+    faults.refuses = True
+    async with world.controlling():
+        await world.settle(30)
+        await tear(world, volume)
+        await world.settle(30)
+        faults.refuses = False
+        await world.settle(1000)
+        assert await world.va(volume, node)
+        await world.taint(node)
+        await world.wait_no_va(volume, node)
+
+
+@pytest.mark.parametrize("is_last", [True, False], ids=["last", "first"])
+@in_virtual_time
+async def test_of_two_objects_that_go_at_once_the_last_one_s_class_counts(is_last: bool) -> None:
+    watch = HeldWatch("persistentvolumes")
+    async with attaching(watch) as world:
+        await world.create(a_class("a", annotations={FORCE_AFTER: "10s"}), a_class("b", annotations={FORCE_AFTER: "never"}))
+        several = [await world.volume("h", storageClassName=name) for name in ("a", "b")]
+        node, pod = await world.attached(several[0])
+        await world.set_in_use(node, several[0])
+        await world.settle()
+        await world.set_ready(node, False)
+        watch.hold()
+        for volume in several if is_last else reversed(several):
+            await tear(world, volume)
+        watch.let_go()
+        await world.delete_pod(pod)
+        await world.settle(1000)
+        assert is_last == (await world.va(several[0], node) is not None)
 
 
 @pytest.mark.parametrize("says", ["never", "48h"])

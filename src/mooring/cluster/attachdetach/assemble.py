@@ -88,7 +88,7 @@ def volume_of(view: View, unique: str) -> Volume:
         handle=identity.handle,
         pv_name=pvs[0].metadata.name if pvs else "",
         single_node=any(map(is_single_node, (*(pv.spec for pv in pvs), *pods.inline_specs, *_inline_specs(inline)))),
-        class_names=_classes_of(pvs) if pvs else view.memory.classes_of(unique),
+        class_names=_classes_of(pvs) if pvs else tuple(filter(None, (view.memory.class_of(unique),))),
         claims=tuple(pv.spec.claim_ref for pv in pvs if pv.spec.claim_ref is not None),
         driver_wait_s=force_after_of(view.drivers.get(Key("", identity.driver))),
         places={node: _place(view, identity, node, pods, attachments) for node in sorted(nodes)},
@@ -262,7 +262,6 @@ def observe(view: View, volume: Volume, now: Instant) -> None:
     """Starts and ends the times that are remembered of the volume, and forgets the nodes that have nothing to do with it any more."""
     view.memory.keep(volume.unique, volume.places)
     for place in volume.places.values():
-        place.record.class_names = volume.class_names
         place.record.observe(
             wanted=place.is_wanted,
             healthy=place.node.is_healthy,

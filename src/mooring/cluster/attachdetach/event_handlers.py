@@ -14,7 +14,7 @@ from mooring.base.clock import Clock
 from mooring.cluster.attachdetach.decision import report_written
 from mooring.cluster.attachdetach.identity import identity_of, is_managed
 from mooring.cluster.attachdetach.metrics import AttachDetachMetrics
-from mooring.cluster.attachdetach.view import BY_CLAIM, BY_NODE, BY_VOLUME, ORPHAN, View
+from mooring.cluster.attachdetach.view import BY_CLAIM, BY_NODE, BY_UNIQUE, BY_VOLUME, ORPHAN, View
 from mooring.cluster.attachdetach.waited import silent_since, written_on
 from mooring.control.controller import Controller
 from mooring.control.slim import changed
@@ -56,6 +56,8 @@ class EventHandlers:
             return
         pvs = tuple(filter(None, (change.old, change.new)))
         uniques = {found.unique for found in map(identity_of, pvs) if found is not None}
+        if change.old is not None and change.new is None:
+            self._may_be_lost(change.old)
         for attachment in self._view.attachments.by(BY_VOLUME, change.object.metadata.name):
             before = self._view.orphans.volume_of(attachment.metadata.name)
             self._view.sort(attachment)
@@ -65,6 +67,12 @@ class EventHandlers:
         self._wake(uniques)
         for pv in pvs:
             self._wake_pods(self._view.pods_that_name(pv))
+
+    def _may_be_lost(self, pv: PersistentVolume) -> None:
+        """Nobody can look up its class any more, unless another PersistentVolume means the same volume."""
+        found = identity_of(pv)
+        if found is not None and not self._view.volumes.by(BY_UNIQUE, found.unique):
+            self._view.memory.lost_volume(found.unique, pv.spec.storage_class_name)
 
     def driver_changed(self, change: Change[CSIDriver]) -> None:
         if changed(change.old, change.new):

@@ -100,7 +100,7 @@ class Place:
 class Volume:
     """pv_name: one of those that mean it, "" for none. driver_wait_s: the CSIDriver's annotation, None without.
 
-    class_names: of all those that mean it, or meant it when they were there. claims: those that it is reserved for.
+    class_names: of all those that mean it; where none is there any more, of the last one. claims: those that it is reserved for.
     """
 
     unique: str

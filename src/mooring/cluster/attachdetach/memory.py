@@ -95,7 +95,6 @@ class Record(Paced):
     creating: a POST of its attachment was sent, and the answer is not known.
     open_posts: of how many it is not known whether they were, or will be, carried out; open_until: none of them is after that.
     seen_uid: of the attachment that is there, and seen_since when. made_uid: of the one that this process made. told: by subject.
-    class_names: of the volume's objects, while it had any.
     """
 
     observed: bool = False
@@ -112,7 +111,6 @@ class Record(Paced):
     seen_since: Instant = -math.inf
     made_uid: str = ""
     told: dict[str, Told] = dataclasses.field(default_factory=dict)
-    class_names: tuple[str, ...] = ()
 
     def observe(
         self,
@@ -251,6 +249,7 @@ class Memory:
         self.began = began
         self._records: dict[str, dict[str, Record]] = {}
         self._nodes: dict[str, NodeRecord] = {}
+        self._last_classes: dict[str, str] = {}  # by volume
         self.deletions: dict[str, Deletion] = {}
         self.class_waits: dict[str, tuple[float | None, Instant]] = {}
 
@@ -263,12 +262,18 @@ class Memory:
     def nodes_of(self, unique: str) -> tuple[str, ...]:
         return tuple(self._records.get(unique, ()))
 
-    def classes_of(self, unique: str) -> tuple[str, ...]:
-        """The StorageClasses of a volume whose PersistentVolume is gone: what they say of forced detaches still counts."""
-        return tuple(sorted({name for record in self._records.get(unique, {}).values() for name in record.class_names}))
+    def class_of(self, unique: str) -> str:
+        """The StorageClass of a volume whose PersistentVolume is gone, of the last one: what it says of forced detaches still counts."""
+        return self._last_classes.get(unique, "")
 
-    def keep(self, unique: str, nodes: Iterable[str]) -> None:
+    def lost_volume(self, unique: str, class_name: str) -> None:
+        """The volume's last PersistentVolume is gone, which had this class. Heard also before this process acts."""
+        self._last_classes[unique] = class_name
+
+    def keep(self, unique: str, nodes: Collection[str]) -> None:
         """Forgets the volume on all nodes but these."""
+        if not nodes:
+            self._last_classes.pop(unique, None)
         records = self._records.get(unique)
         if records is None:
             return
