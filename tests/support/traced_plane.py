@@ -17,6 +17,7 @@ from mooring.base.clock import LoopClock
 from mooring.base.ending import Ending
 from mooring.base.randomness import Random
 from mooring.cli.node_agent import traced_client
+from mooring.conform.breaches import Breaches
 from mooring.control.order import ordered
 from mooring.control.ordered_work import OrderedWork
 from mooring.control.runtime import Runtime
@@ -26,7 +27,6 @@ from mooring.csi.driver import A, Call, Driver, Q, Rpc
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.driver_form import ReferenceDriver
 from mooring.csi.errors import DriverError
-from mooring.dev.breaches import Breaches
 from mooring.dev.options import Patience
 from mooring.dev.plane import Plane, running
 from mooring.dev.polling import until
@@ -102,7 +102,7 @@ async def traced_plane(folder: Path, spans: SpansInMemory) -> AsyncIterator[Plan
             mounts=False,
             patience=Patience(),
             story=story,
-            breaches=Breaches(story, sees_mounts=False, repeats=False),
+            breaches=Breaches(story.broken, sees_mounts=False, repeats=False),
             clock=clock,
             randomness=Random(),
             ending=Ending(),

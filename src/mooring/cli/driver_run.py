@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -14,9 +15,10 @@ from mooring.base.backoff import BackOff
 from mooring.base.clock import LoopClock
 from mooring.base.diagnostics import HEALTHZ, READYZ, Diagnostics, Reply, split_address
 from mooring.base.errors import ConfigError, first_of
-from mooring.base.flagkinds import DURATION, STRING, FlagKind
+from mooring.base.flagkinds import BOOL, DURATION, STRING, FlagKind
 from mooring.base.flags import Parsed, Section, UsageError, flag
 from mooring.base.log import logger
+from mooring.base.logform import Lines
 from mooring.base.randomness import Random
 from mooring.base.units import format_duration
 from mooring.cli.people import run_for_people
@@ -24,6 +26,7 @@ from mooring.cli.process import Command
 from mooring.cli.tables import ProcessFlags
 
 if TYPE_CHECKING:
+    from mooring.csi.book.rule import Breach
     from mooring.driver.sdk import Plugin
     from mooring.sidecars.registrar.registrar import Registrar
 
@@ -84,6 +87,9 @@ class RunFlags(ProcessFlags):
         0o600,
         "The mode of the endpoint's file, which says who may connect: 0660 lets the group of its folder in, for another user's sidecars.",
     )
+    rules: bool = flag(
+        "rules", BOOL, True, "Watch the driver's calls, and name in the log each rule of CSI that it breaks: docs/csi-rules.md."
+    )
     grace_s: float = flag("grace-period", DURATION, 20.0, "How long calls in flight may take to end after SIGTERM.")
     http_endpoint: str = flag(
         "http-endpoint",
@@ -129,7 +135,7 @@ COMMAND: Final[Command[RunFlags]] = Command(
 async def _serve(flags: RunFlags, words: str = "") -> int:
     from mooring.base.stopping import unless_stopped
     from mooring.driver.loading import load, story_of
-    from mooring.driver.server import serving
+    from mooring.driver.server import check_identity, serving
 
     if not words:
         raise UsageError("the driver is missing: mooring driver run module:Class [flags]")
@@ -142,9 +148,28 @@ async def _serve(flags: RunFlags, words: str = "") -> int:
     if flags.plugin_registration_path and not plugin.serves("Node"):
         raise ConfigError(f"{words} has no node service, and the kubelet registers no driver without: drop --plugin-registration-path")
     endpoint = flags.endpoint or os.environ["CSI_ENDPOINT"]
-    async with serving(plugin, endpoint, socket_mode=flags.socket_mode, grace_s=flags.grace_s) as socket:
-        await unless_stopped(_beside(flags, plugin, socket))
+    check_identity(plugin)
+    with _watched(plugin) if flags.rules else contextlib.nullcontext(plugin) as driver:
+        async with serving(driver, endpoint, socket_mode=flags.socket_mode, grace_s=flags.grace_s) as socket:
+            await unless_stopped(_beside(flags, plugin, socket))
     return 0
+
+
+@contextlib.contextmanager
+def _watched(plugin: Plugin) -> Iterator[object]:
+    """The driver under the rules of CSI: the log names each that it breaks, and at the end all of them."""
+    from mooring.conform.breaches import Breaches
+    from mooring.conform.methods import WatchedMethods
+
+    breaches = Breaches(_tell, sees_mounts=True)
+    yield WatchedMethods(plugin, breaches.watch_at_proxy(where=""))
+    if summary := list(breaches.summary()):
+        _log.warning(summary[0].rstrip(":"), rules=Lines("\n".join(summary[1:])))
+
+
+def _tell(breach: Breach) -> None:
+    kubernetes, mend = breach.rule.kubernetes, breach.rule.mend
+    _log.error("The driver breaks a rule of CSI", breach=breach.line, kubernetes=kubernetes, mend=mend)
 
 
 def _node() -> str:

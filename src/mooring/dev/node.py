@@ -16,11 +16,11 @@ from typing import Final
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
 from mooring.base.metrics import Metrics
+from mooring.conform.breaches import Breaches
 from mooring.conform.watched import WatchedDriver
 from mooring.control.runtime import Runtime
 from mooring.csi.client import CallObserver
 from mooring.csi.socket_driver import SocketDriver
-from mooring.dev.breaches import Breaches
 from mooring.dev.drivers import Sockets, Starter
 from mooring.dev.folder import unmount_all
 from mooring.dev.traced import TracedCluster, TracedDriver

@@ -9,11 +9,11 @@ from typing import Any, Final, TypeVar
 
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError, first_of
+from mooring.conform.breaches import Breaches
 from mooring.conform.watched import WatchedDriver
 from mooring.csi.driver import Call
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.dev.breaches import Breaches
 from mooring.dev.drivers import Sockets
 from mooring.dev.node import PlaneNode, Shared
 from mooring.wire.grpc.codes import Code

@@ -34,12 +34,12 @@ from mooring.base.errors import ConfigError, first_of
 from mooring.base.folders import refusal
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
+from mooring.conform.breaches import Breaches
 from mooring.conform.proxy.faults import Faults
 from mooring.conform.watched import WatchedDriver
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.driver_form import Form, ReferenceDriver
 from mooring.csi.session import DriverChanged, Session
-from mooring.dev.breaches import Breaches
 from mooring.dev.controllers import Controllers
 from mooring.dev.drivers import Sockets, Starter
 from mooring.dev.extras import Extras, extras_of, install

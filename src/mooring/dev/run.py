@@ -14,13 +14,13 @@ from mooring.base.clock import Clock
 from mooring.base.ending import Ending
 from mooring.base.errors import ConfigError, MooringError
 from mooring.base.randomness import Random
+from mooring.conform.breaches import Breaches
 from mooring.conform.proxy.faults import Faults
 from mooring.csi.driver import Driver
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.driver_form import ReferenceDriver
 from mooring.csi.socket_driver import SocketDriver
 from mooring.csi.wire_driver import WireDriver
-from mooring.dev.breaches import Breaches
 from mooring.dev.demo.demo import Demo
 from mooring.dev.demo.stage import NODE_NAMES, PATIENCE, Stage, growing_type
 from mooring.dev.farewell import end_pods
@@ -63,7 +63,7 @@ async def run_dev(
     story.title(f"mooring dev {mooring.__version__}")
     repeats = not isinstance(options.form, ReferenceDriver) and options.script is None
     faults = _faults(options)
-    breaches = Breaches(story, sees_mounts=space.can_mount, repeats=repeats, proxied=faults is not None)
+    breaches = Breaches(story.broken, sees_mounts=space.can_mount, repeats=repeats, proxied=faults is not None)
     with run_folder(options.state, space, story, ending) as folder:
         async with _until_asked(ending) as asked:
             plane_of = running(
@@ -196,7 +196,7 @@ async def _demo(folder: Path, space: MountSpace, story: Story, clock: Clock, ran
         mounts=space.can_mount,
         patience=PATIENCE,
         story=story,
-        breaches=Breaches(story, sees_mounts=space.can_mount, repeats=False),
+        breaches=Breaches(story.broken, sees_mounts=space.can_mount, repeats=False),
         clock=clock,
         randomness=randomness,
         ending=ending,

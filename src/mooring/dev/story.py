@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from mooring.base import log
 from mooring.base.clock import Clock, Instant
 from mooring.control.result import Because
+from mooring.csi.book.rule import Breach
 from mooring.dev.summary import message_summary
 from mooring.driver.guard import CallRecord
 
@@ -130,6 +131,12 @@ class Story:
 
     def ended(self, text: str) -> None:
         self._screen.end(self.elapsed_s, text)
+
+    def broken(self, breach: Breach) -> None:
+        """A rule of CSI, by the driver."""
+        self.happened("breach", breach.line, problem=breach.rule.title)
+        for text in breach.advice:
+            self.happened("", text)
 
     def happened(
         self,

@@ -11,12 +11,12 @@ from mooring.api.coordination import LEASES, NODE_LEASE_NAMESPACE
 from mooring.api.core import EVENTS, NODES
 from mooring.api.meta import Kind
 from mooring.base.clock import Clock
+from mooring.conform.breaches import Breaches, superfluous
 from mooring.conform.watched import WatchedDriver
 from mooring.csi.client import CallObserver
 from mooring.csi.driver import A, Call, Q, Rpc
 from mooring.csi.errors import DriverError
 from mooring.csi.redact import redacted, scrubbed
-from mooring.dev.breaches import Breaches, superfluous
 from mooring.dev.story import Story
 from mooring.dev.summary import patch_summary
 from mooring.driver.guard import CallRecord

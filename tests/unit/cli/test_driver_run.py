@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import stat
 import sys
@@ -222,3 +223,73 @@ async def test_its_socket_lets_a_group_in_where_a_flag_says_so(tmp_path: Path) -
     """Issue 27, C.3: sidecars of another user reach the driver by the pod's fsGroup."""
     async with the_driver(tmp_path, "--socket-mode=0660") as (_, socket):
         assert 0o660 == stat.S_IMODE(socket.stat().st_mode)
+
+
+BREAKS = """
+import asyncio, uuid
+from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver.sdk import Plugin
+
+
+class Breaks(Plugin):
+    name = "breaks.example.com"
+    node_id = "n"
+
+    async def create_volume(self, request):
+        if request.name == "slow":
+            await asyncio.sleep(60)
+        return csi.CreateVolumeResponse(volume={"volume_id": uuid.uuid4().hex, "capacity_bytes": 1 << 30})
+
+    async def delete_volume(self, request):
+        return csi.DeleteVolumeResponse()
+
+    async def validate_volume_capabilities(self, request):
+        return csi.ValidateVolumeCapabilitiesResponse()
+
+    async def node_publish_volume(self, request):
+        return csi.NodePublishVolumeResponse()
+
+    async def node_unpublish_volume(self, request):
+        return csi.NodeUnpublishVolumeResponse()
+"""
+
+
+async def life_of_a_broken_driver(tmp_path: Path, *flags: str) -> str:
+    """The log of one that makes a volume three times, mounts nothing, and does not answer a fourth call."""
+    (tmp_path / "breaks.py").write_text(BREAKS)
+    socket = tmp_path / "csi.sock"
+    words = ["driver", "run", f"{tmp_path}/breaks.py:Breaks", f"--endpoint=unix://{socket}", *flags]
+    program = Program([sys.executable, "-m", "mooring.cli.mooring", *words], tmp_path / "log")
+    try:
+        await asyncio.to_thread(eventually, lambda: program.assert_alive() or socket.exists(), 30, "it serves")
+        driver = WireDriver(str(socket), clock=LoopClock())
+        await driver.connect(20)
+        for _ in range(3):
+            await driver.create_volume(csi.CreateVolumeRequest(name="a", volume_capabilities=[a_capability()]), Call(20))
+        with pytest.raises(DriverError):
+            await driver.create_volume(csi.CreateVolumeRequest(name="slow", volume_capabilities=[a_capability()]), Call(0.3))
+        target = tmp_path / "target"
+        target.mkdir()
+        publish = csi.NodePublishVolumeRequest(volume_id="v", target_path=str(target), volume_capability=a_capability())
+        await driver.node_publish_volume(publish, Call(20))
+        await driver.close()
+        program.send(signal.SIGTERM)
+        assert 0 == await asyncio.to_thread(program.wait_exit, 20), program.log_tail()
+        return program.output()
+    finally:
+        program.kill()
+
+
+@pytest.mark.slow
+async def test_each_rule_that_the_driver_breaks_is_named_once_and_all_of_them_at_the_end(tmp_path: Path) -> None:
+    output = await life_of_a_broken_driver(tmp_path)
+    lines = [line for line in output.splitlines() if "The driver breaks a rule of CSI" in line]
+    assert ["CSI201", "CSI704", "CSI511"] == [re.findall(r'breach="(CSI\d+) ', line)[0] for line in lines]
+    assert all("kubernetes=" in line and "mend=" in line for line in lines)
+    _, _, end = output.partition("The driver broke 3 rules of CSI")
+    assert ["CSI201 CreateVolume", "CSI511 NodePublishVolume", "CSI704 CreateVolume"] == re.findall(r"CSI\d+ \w+", end)
+
+
+@pytest.mark.slow
+async def test_no_rules_are_named_where_nobody_wants_them(tmp_path: Path) -> None:
+    assert "CSI201" not in await life_of_a_broken_driver(tmp_path, "--rules=false")

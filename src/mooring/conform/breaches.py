@@ -1,4 +1,4 @@
-"""The driver under the book's rules: each breach is told once, when it happens, and all of them at the end.
+"""A driver under the book's rules: each breach is told once, when it happens, and all of them at the end.
 
 Lost answers are what drivers are broken by most, and they seldom happen while somebody tries a driver out. So the first call of each kind
 that changes something and succeeds is made again at once, as a sidecar does that never saw the answer.
@@ -6,7 +6,7 @@ that changes something and succeeds is made again at once, as a sidecar does tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from mooring.conform.sight import Sight
@@ -15,7 +15,6 @@ from mooring.csi.book.rule import Breach, headline
 from mooring.csi.book.watcher import Watcher
 from mooring.csi.driver import Driver, Rpc
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.dev.story import Story
 
 _REPEATED: Final = frozenset(
     {
@@ -34,16 +33,15 @@ _REPEATED: Final = frozenset(
 
 
 class Breaches:
-    """story: tells them. sees_mounts: the driver's mounts are those of this process. repeats: calls are made again, as said above.
+    """tell: gets each. sees_mounts: the driver's mounts are those of this process. repeats: calls are made again, as said above.
 
     proxied: proxies make faults, which are not the driver's: they watch, and its callers don't.
     """
 
-    def __init__(self, story: Story, *, sees_mounts: bool, repeats: bool, proxied: bool = False) -> None:
-        self._story = story
+    def __init__(self, tell: Callable[[Breach], None], *, sees_mounts: bool, repeats: bool = False, proxied: bool = False) -> None:
         self._sight = Sight() if sees_mounts else None
         self._proxied = proxied
-        self._watcher = Watcher(self._tell)
+        self._watcher = Watcher(tell)
         self._to_repeat = set(_REPEATED if repeats else ())
 
     def watch(self, where: str = "") -> Watch | None:
@@ -59,11 +57,6 @@ class Breaches:
         wanted = rpc.attribute in self._to_repeat
         self._to_repeat.discard(rpc.attribute)
         return wanted
-
-    def _tell(self, breach: Breach) -> None:
-        self._story.happened("breach", breach.line, problem=breach.rule.title)
-        for text in breach.advice:
-            self._story.happened("", text)
 
     def summary(self) -> Iterator[str]:
         """Lines for the end; none when every rule was kept."""
