@@ -186,18 +186,23 @@ class Processes:
         await self._sockets.drivers[node].kill()
 
     async def start(self, node: str) -> None:
+        """Returns when it answers: while a program starts, time does not leap. Raises ConfigError where it never does."""
+        driver = self._sockets.drivers[node]
         with self._calls.at_work():
-            await self._sockets.drivers[node].start()
-        self._sockets.drivers[node].is_up()
+            await driver.start()
+            client = WireDriver(str(self._sockets.nodes[node]), clock=self._clock)
+            client.absent = self._sockets.absent
+            await client.connect(self._sockets.patience_s, self._sockets.advice)
+            await client.close()
+        driver.is_up()
 
     async def restart(self) -> None:
         if not self.is_ours:
             raise ConfigError(THEIRS)
-        for driver in self._sockets.drivers.values():
+        for node, driver in self._sockets.drivers.items():
             with self._calls.at_work():
                 await driver.kill()
-                await driver.start()
-            driver.is_up()
+            await self.start(node)
 
 
 def maker(form: MakesDriver | PythonClass, options: Mapping[str, Any]) -> Callable[[str], object]:

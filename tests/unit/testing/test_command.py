@@ -99,6 +99,19 @@ def test_a_driver_of_somebody_else_s_is_not_restarted(socket: Path) -> None:
             cluster.restart_driver()
 
 
+def test_a_node_returns_whose_driver_takes_its_time_to_serve(tmp_path: Path) -> None:
+    with a_cluster(f"sh -c 'sleep 1.5; exec {command(tmp_path)}'", nodes=1) as cluster:
+        claim = cluster.claim("data").bound()
+        web = cluster.pod("web", claim).running()
+        node = cluster.node_of(web).dies()
+        node.returns()
+        node.ready()
+        web.delete().gone()
+        cluster.restart_driver()
+        claim.delete().gone()
+        cluster.until(lambda: not cluster.objects("persistentvolumes"), "the volume is deleted")
+
+
 def test_a_command_is_restarted_and_each_of_its_nodes_has_its_own(tmp_path: Path) -> None:
     words = f"{sys.executable} -m mooring.cli.mooring driver run tests.unit.testing.test_command:Twin --option folder={tmp_path}"
     with a_cluster(f"{words} --option node_id={{node}} --endpoint unix://{{socket}}", nodes=2) as cluster:
