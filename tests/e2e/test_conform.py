@@ -53,6 +53,31 @@ def test_a_driver_that_forgets_its_volumes_when_it_is_killed_is_caught(tmp_path:
     assert "CSI201" in {one["rule"] for one in report["findings"]}
 
 
+def test_the_drivers_disk_is_full_for_a_while_and_nothing_is_lost(tmp_path: Path) -> None:
+    """The reference driver holds a file open to be written, so its disk can't become read-only."""
+    needs_mounts()
+    words = ("--only=full-disk,kill-on-full-disk,readonly-disk", f"--data-folder={tmp_path / 'state'}", "--volume-mib=1")
+    done = conform(hostpath(tmp_path), *words, "-o=json")
+    checks = {one["name"]: one for one in json.loads(done.stdout)["checks"]}
+    assert 0 == done.returncode
+    assert {"full-disk": "kept", "kill-on-full-disk": "kept", "readonly-disk": "skipped"} == {
+        name: one["result"] for name, one in checks.items()
+    }
+    assert "busy" in checks["readonly-disk"]["note"]
+    assert [] == list((tmp_path / "state").iterdir()), "what is below the disk stayed as it was"
+
+
+def test_many_volumes_tell_how_far_they_are(tmp_path: Path) -> None:
+    needs_mounts()
+    done = conform(hostpath(tmp_path), "--only=many-volumes", "--volumes=25", "--volume-mib=1")
+    told = done.stderr.splitlines()
+    assert 0 == done.returncode
+    assert ["many-volumes: 25 of 25 volumes made", "many-volumes: 25 of 25 volumes deleted"] == [
+        line.strip() for line in told if " 25 of 25 " in line
+    ]
+    assert 20 == len([line for line in told if "many-volumes: " in line])
+
+
 def test_a_driver_that_does_not_start_again_is_caught_with_its_last_words(tmp_path: Path) -> None:
     """As csi-driver-host-path 1.18 after a kill that cut its state file short. The later checks don't wait for it."""
     needs_mounts()
@@ -114,6 +139,7 @@ def test_a_driver_that_does_not_mount_is_caught(tmp_path: Path, monkeypatch: pyt
     [
         ((), "name one driver"),
         (("nonsense",), "none of the three forms"),
+        (("unix:///nowhere.sock", "--data-folder=/nowhere"), "this run must start the driver"),
         (("unix:///nowhere.sock", "--only=no-such-check"), "there is no check 'no-such-check'"),
         (("false {socket}", "--only=probe"), "ended with exit code 1 before it served"),
     ],

@@ -155,6 +155,17 @@ def test_conform_names_the_rule_that_a_go_driver_breaks_and_no_other(tmp_path: P
     assert ({rule} if rule else set()) == conform(tmp_path, broken)
 
 
+@pytest.mark.parametrize(("broken", "result"), [("", "kept"), ("ignores-full-disk", "broken")])
+def test_a_volume_that_was_never_written_is_missed_on_a_bad_disk(tmp_path: Path, broken: str, result: str) -> None:
+    needs_mounts()
+    folder = tmp_path / "volumes"
+    words = ["conform", driver(folder, broken), f"--data-folder={folder}", "--only=full-disk,kill-on-full-disk,readonly-disk", "-o=json"]
+    done = subprocess.run([*MOORING, *words], capture_output=True, text=True, timeout=120, check=False)
+    report = json.loads(done.stdout)
+    assert [result] * 3 == [one["result"] for one in report["checks"]]
+    assert ({"CSI209"} if broken else set()) == {one["rule"] for one in report["findings"]}
+
+
 @pytest.mark.parametrize(("broken", "rule"), [("", ""), *BOTH.items(), *IN_DEV.items()])
 def test_dev_names_the_rule_that_a_go_driver_breaks_and_no_other(tmp_path: Path, broken: str, rule: str) -> None:
     needs_mounts()

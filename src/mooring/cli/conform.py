@@ -51,6 +51,12 @@ class ConformFlags(Options, ProcessFlags):
     connect_timeout_s: float = flag("connect-timeout", DURATION, 60.0, "How long the driver may take to serve its socket, and to be built.")
     options: Mapping[str, str] = flag("option", OPTIONS, {}, "For module:Class: an argument of the constructor, as in folder=/data.")
     secrets_file: str = flag("secrets-file", STRING, "", "A YAML file with the secrets of each call, in the form that csi-sanity has.")
+    data_folder: str = flag(
+        "data-folder",
+        STRING,
+        "",
+        "Where the driver keeps its volumes: a small empty disk is mounted there for this run alone, so that it can be full or read-only.",
+    )
     staging_folder: str = flag("staging-folder", STRING, "", "Where staging_target_path is made; the driver must see it. Empty: in /tmp.")
     target_folder: str = flag("target-folder", STRING, "", "Where target_path is made; the driver must see it. Empty: in /tmp.")
 
@@ -151,6 +157,7 @@ async def _asked(flags: ConformFlags, home: Path, path: Path, command: CommandLi
     """Fills the report. Raises ConfigError for a driver that does not answer."""
     from mooring.base.clock import LoopClock
     from mooring.conform.checks.all import CHECKS
+    from mooring.conform.disk import Disk
     from mooring.conform.program import DriverProcess
     from mooring.conform.report import line
     from mooring.conform.runner import Result
@@ -163,9 +170,19 @@ async def _asked(flags: ConformFlags, home: Path, path: Path, command: CommandLi
         progress.write(f"{line(result)}\n")
         progress.flush()
 
+    def on_progress(text: str) -> None:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+    disk = Disk(flags.data_folder) if flags.data_folder else None
+    if disk is not None and (command is None or not space.is_private):
+        why = space.obstacle or "this run must start the driver, so give a command or a class"
+        raise ConfigError(f"data-folder: no disk can be mounted for the driver alone: {why}", exit_code=WRONG_USE)
     async with AsyncExitStack() as stack:
         program = None
         if command is not None:
+            if disk is not None:
+                disk.mount()
             program = DriverProcess(command, path, NODE, home / "driver.log", patience_s=flags.connect_timeout_s, clock=clock)
             stack.push_async_callback(program.close)
             await program.start()
@@ -178,6 +195,8 @@ async def _asked(flags: ConformFlags, home: Path, path: Path, command: CommandLi
         except ConfigError as error:
             words = program.last_words() if program is not None else ""
             raise ConfigError(f"{error}{words}", exit_code=WRONG_USE) from None
+        asker.disk = disk
+        asker.on_progress = lambda text: on_progress(f"        {asker.check}: {text}\n")
         await judge(asker, CHECKS, clock, report, on_result)
 
 

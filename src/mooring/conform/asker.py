@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -14,6 +14,7 @@ from mooring.base.errors import ConfigError
 from mooring.base.randomness import Random
 from mooring.conform.abilities import Abilities
 from mooring.conform.check import NotApplicable, Stopped
+from mooring.conform.disk import Disk
 from mooring.conform.finding import Finding
 from mooring.conform.made import Made
 from mooring.conform.options import Options
@@ -39,6 +40,9 @@ class Program(Protocol):
     @property
     def has_ended(self) -> bool:
         """By itself."""
+
+    async def kill(self) -> None:
+        """At once."""
 
     async def restart(self) -> None:
         """Kills it at once, and starts it again. Raises OSError, and ConfigError when it does not serve again."""
@@ -73,6 +77,10 @@ class Asker:
         self.randomness = Random(options.seed)
         self.made = Made()
         self.findings: list[Finding] = []
+        self.disk: Disk | None = None
+        """Under the driver's data, where this run has made one."""
+        self.on_progress: Callable[[str], None] = lambda text: None
+        """Is told how far a long check is."""
         self.is_down = False
         """The driver was killed, and did not start again."""
         self.check = ""
@@ -174,6 +182,11 @@ class Asker:
             copy.secrets.update(secrets)
             return copy
         return request
+
+    async def kill(self) -> None:
+        """Kills the driver at once; `restart` is to follow."""
+        assert self.program is not None, "a check that restarts asks for it"
+        await self.program.kill()
 
     async def restart(self) -> None:
         """Kills the driver at once, and starts it again. Raises Stopped."""

@@ -65,7 +65,7 @@ class DriverProcess:
 
     async def restart(self) -> None:
         """Raises OSError, and ConfigError when it does not serve again."""
-        await self._kill()
+        await self.kill()
         await self.start()
         await self.serves()
         await ready_at(self._socket, self._clock, self._patience_s)
@@ -79,9 +79,10 @@ class DriverProcess:
                     await self._process.wait()
             except TimeoutError:
                 pass
-        await self._kill()
+        await self.kill()
 
-    async def _kill(self) -> None:
+    async def kill(self) -> None:
+        """At once."""
         lifeline, self._lifeline = self._lifeline, -1
         if lifeline >= 0:
             os.close(lifeline)

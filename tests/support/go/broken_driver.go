@@ -185,8 +185,8 @@ func (d *driver) CreateVolume(_ context.Context, request *csi.CreateVolumeReques
 		}
 	} else {
 		found = volume{Name: request.Name, ID: id, Size: size}
-		if err := d.write(found); err != nil {
-			return nil, status.Error(codes.Internal, err.Error())
+		if err := d.write(found); err != nil && !d.is("ignores-full-disk") {
+			return nil, status.Error(codes.ResourceExhausted, err.Error())
 		}
 	}
 	answer := &csi.Volume{VolumeId: id, CapacityBytes: found.Size, AccessibleTopology: []*csi.Topology{zone("a")}}

@@ -62,6 +62,9 @@ async def test_the_reference_driver_keeps_every_rule(tmp_path: Path) -> None:
         "volume-after-kill",
         "kill-between-calls",
         "kill-in-calls",
+        "full-disk",
+        "kill-on-full-disk",
+        "readonly-disk",
     }
 
 

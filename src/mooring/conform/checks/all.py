@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from mooring.conform.check import Check
-from mooring.conform.checks import identity, incomplete, lists, orchestrator, publishing, snapshots, volumes
+from mooring.conform.checks import disks, identity, incomplete, lists, orchestrator, publishing, snapshots, volumes
 
-CHECKS: Final[tuple[Check, ...]] = tuple(
-    check for module in (identity, incomplete, volumes, publishing, snapshots, lists, orchestrator) for check in module.CHAPTER.checks
-)
+_MODULES: Final = (identity, incomplete, volumes, publishing, snapshots, lists, orchestrator, disks)
+CHECKS: Final[tuple[Check, ...]] = tuple(check for module in _MODULES for check in module.CHAPTER.checks)

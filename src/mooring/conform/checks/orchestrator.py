@@ -24,6 +24,7 @@ CHAPTER = Chapter()
 
 AT_ONCE: Final = 4
 MANY_AT_ONCE: Final = 16
+TENTHS: Final = 10
 _OF_A_VOLUME: Final = frozenset({"node_stage_volume", "node_publish_volume"})
 """NotFound to them is about the volume."""
 GOES_AFTER_S: Final = (0.0, 0.001, 0.005, 0.02)
@@ -145,6 +146,18 @@ async def kill_in_calls(asker: Asker) -> None:
     await delete(asker, life.volume)
 
 
+class Progress:
+    """Tells at each tenth how many of the volumes are made, or deleted."""
+
+    def __init__(self, asker: Asker, count: int, what: str) -> None:
+        self._tell, self._count, self._what, self._done = asker.on_progress, count, what, 0
+
+    def one_more(self) -> None:
+        self._done += 1
+        if self._done * TENTHS // self._count > (self._done - 1) * TENTHS // self._count:
+            self._tell(f"{self._done} of {self._count} volumes {self._what}")
+
+
 @CHAPTER.check(LACKS, CREATES)
 async def many_volumes(asker: Asker) -> None:
     """Many volumes at once: all are made, listed where the driver lists, and deleted."""
@@ -152,10 +165,13 @@ async def many_volumes(asker: Asker) -> None:
     if not count:
         raise NotApplicable("it takes long: say how many, as in --volumes 1000")
     slots = asyncio.Semaphore(MANY_AT_ONCE)
+    made, deleted = Progress(asker, count, "made"), Progress(asker, count, "deleted")
 
     async def one() -> csi.Volume:
         async with slots:
-            return await create(asker, asker.a_volume())
+            volume = await create(asker, asker.a_volume())
+        made.one_more()
+        return volume
 
     volumes = await asyncio.gather(*(one() for _ in range(count)))
     if "Controller.LIST_VOLUMES" in asker.abilities:
@@ -167,5 +183,6 @@ async def many_volumes(asker: Asker) -> None:
     async def gone(volume: csi.Volume) -> None:
         async with slots:
             await delete(asker, volume)
+        deleted.one_more()
 
     await asyncio.gather(*(gone(volume) for volume in volumes))
