@@ -33,7 +33,8 @@ class CountLaws(WorkloadStands):
         self.writes_count = 0
         self._short_since: dict[str, float] = {}  # by uid of a StatefulSet or ReplicaSet
         self._beyond_since: dict[str, float] = {}  # by uid of a Deployment
-        self._own: dict[int, set[str]] = defaultdict(set)  # by process, uids of pods that it has made or deleted, as it was told
+        self._made: dict[int, set[str]] = defaultdict(set)  # by process, uids of pods that it has made, as it was told
+        self._deleted: dict[int, set[str]] = defaultdict(set)  # the same of those that it has deleted
 
     # -- requests
 
@@ -45,14 +46,15 @@ class CountLaws(WorkloadStands):
             return
         stored = write.change.new or write.change.old
         if stored is not None and write.request.verb in (Verb.CREATE, Verb.DELETE):
-            self._own[write.process].add(stored.uid)
+            own = self._made if write.request.verb is Verb.CREATE else self._deleted
+            own[write.process].add(stored.uid)
 
     def _makes_one(self, write: PlaneWrite, owner: Json) -> None:
         """A pod of a ReplicaSet or a Job is about to be made."""
         kind, uid = owner["kind"], owner["uid"]
         known = self.known(write, "pods")
         states = list(self.since(uid, self.known(write, f"{kind.lower()}s")))
-        pods = [pod for pod in self.pods_of(uid) if pod.made <= known or pod.uid in self._own[write.process]]
+        pods = [pod for pod in self.pods_of(uid) if pod.made <= known or pod.uid in self._made[write.process]]
         living = sum(pod.lives_for(uid) for pod in pods)
         if kind == "ReplicaSet":
             most = max((_replicas(state) for state in states if state is not None), default=0)
@@ -67,7 +69,7 @@ class CountLaws(WorkloadStands):
         """A living pod of a ReplicaSet is about to be deleted."""
         known = self.known(write, "pods")
         states = list(self.since(owner["uid"], self.known(write, "replicasets")))
-        pods, own = self.pods_of(owner["uid"]), self._own[write.process]
+        pods, own = self.pods_of(owner["uid"]), self._deleted[write.process]  # what others have done to those that it made it may not know
         living = sum(pod.lives_for(owner["uid"]) if pod.uid in own else pod.lived_for(owner["uid"], known) for pod in pods)
         if all(state is not None and living <= _replicas(state) for state in states):
             self._fail("too-few-left", f"ReplicaSet {owner['name']} deletes a pod, and no more than {living} live")
