@@ -85,6 +85,8 @@ class Acts(NodeActs, ProgramActs, AgentActs, UserActs, WorkloadActs):
                 await self._hands.untaint(node)
         if not any(kubelet.alive for kubelet in self._hands.kubelets.values()):
             await self.return_node()
+            for node in [node for node, kubelet in self._hands.kubelets.items() if kubelet.alive]:
+                await self._hands.untaint(node)
         for pod in [pod for pod in self._holders() if not all(map(self._can_be_had, self._volumes_of(pod)))]:
             await self._delete(pod)
         await self._part()
@@ -121,6 +123,7 @@ class Acts(NodeActs, ProgramActs, AgentActs, UserActs, WorkloadActs):
         if self._ends:
             return
         await self.restore_workloads()
+        await self.drop_set_pods()
         for volume in self._world.plan.volumes:
             await self._make(volume)
         while self._unbound:

@@ -63,6 +63,7 @@ class UserActs:
     _count: int
 
     def __init__(self) -> None:
+        super().__init__()
         self._saved: list[tuple[Any, Json]] = []
         self._lost_count = 0
 

@@ -20,6 +20,7 @@ from tests.sim.plane.workload_plan import REPLICAS_MAX
 from tests.sim.plane.workload_stands import controller_of
 
 T = TypeVar("T")
+NOTICED_S: Final = 60.0
 ROUNDS_MAX: Final = 4
 """Of templates: an old one comes back."""
 
@@ -33,6 +34,10 @@ class WorkloadActs:
     _keepers: Mapping[str, Sequence[Keeper]]
     _randomness: Random
     _ends_of_jobs: Random
+
+    def __init__(self) -> None:
+        self._seen_going: dict[str, float] = {}  # claims of StatefulSets, by uid: since when a user sees in peace that they stay
+        self._dropped: set[str] = set()  # those of them whose pods were deleted once more
 
     # -- the controllers
 
@@ -126,9 +131,20 @@ class WorkloadActs:
         strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": partition}}
         await self._hands.merge(STATEFUL_SETS, SET, {"spec": {"updateStrategy": strategy}}, NAMESPACE)
 
+    async def drop_set_pods(self) -> None:
+        """A user who has thrown the data of a pod away sees a minute later that the pod has come back on it, since its controller had not
+        been shown that. The pod is deleted once more; a controller that makes it on that claim again has been shown all by now.
+        """
+        now, claims = self._world.clock.now(), self._laws.claims
+        for key in [key for key, claim in claims.items() if _is_of_set(key[1]) and "deletionTimestamp" in claim["metadata"]]:
+            uid = claims[key]["metadata"]["uid"]
+            if now >= self._seen_going.setdefault(uid, now) + NOTICED_S and uid not in self._dropped:
+                self._dropped.add(uid)
+                await self._hands.delete(PODS, key[1].partition("-")[2], NAMESPACE)
+
     async def drop_set_claim(self) -> None:
         """A user throws the data of one pod away, mostly with the pod."""
-        if keys := [key for key in self._laws.claims if key[1].rpartition("-")[0].endswith(f"-{SET}")]:
+        if keys := [key for key in self._laws.claims if _is_of_set(key[1])]:
             key = self._one_of(keys)
             await self._hands.delete(PERSISTENT_VOLUME_CLAIMS, key[1], key[0])
             if self._randomness.happens(0.7):
@@ -189,3 +205,7 @@ class WorkloadActs:
 
     def _one_of(self, items: Sequence[T]) -> T:
         return items[self._randomness.below(len(items))]
+
+
+def _is_of_set(claim: str) -> bool:
+    return claim.rpartition("-")[0].endswith(f"-{SET}")
