@@ -39,7 +39,6 @@ from tests.sim.plane.line import ATTACHDETACH, HEALTH, PlaneWrite
 from tests.sim.plane.plan import OTHER, Plan
 from tests.sim.plane.silence import Silence
 from tests.sim.plane.stands import Json
-from tests.sim.standing import PROCESS
 
 EVENTS_MAX: Final = 30
 """Of one type for one object in five minutes: 25 pass at once, and one more each five minutes."""
@@ -56,6 +55,7 @@ class Laws(AttachmentLaws):
         """Called with the node whose kubelet may see the change, "" for all."""
         self._in_flight: set[tuple[str, int, str]] = set()
         self._recent: dict[tuple[object, str], deque[float]] = defaultdict(deque)
+        self._tellers: dict[str, int] = {}  # of events, by name, the process; a provisioner's are told by their component, too
         self._last: dict[tuple[str, Key], Json] = {}  # the objects as they stand there, by kind
         self.on_begin: Callable[[PlaneWrite], None] = lambda write: None
         """Called with each write that a program sends."""
@@ -81,6 +81,8 @@ class Laws(AttachmentLaws):
         self.counts["writes"] += 1
         self.asked.begins(write)
         self.on_begin(write)
+        if write.request is not None and write.request.kind.plural == "events":
+            self._tellers[write.name or write.request.body["metadata"]["name"]] = write.process
         key = self._flight(write)
         if key in self._in_flight:
             self._fail("I10", f"{write.who}#{write.process} begins {write.what} while another write to it is in flight")
@@ -171,6 +173,8 @@ class Laws(AttachmentLaws):
             node = self.nodes.get(pod["spec"].get("nodeName", ""))
             if node is None or not node.is_there or node.healthy_at > known or node.untainted_at > known:
                 return
+            if write.missing.get(pod["spec"]["nodeName"], node.made_at) < node.made_at and node.made_at > known:
+                return  # made since it was told that it is not there, and not shown yet
             if node.unhealthy_s is None or not node.tainted:
                 self._fail("pod-gc", f"pod {pod['metadata']['name']} is removed by force: {node}")
 
@@ -183,6 +187,7 @@ class Laws(AttachmentLaws):
         self.silence.event_about(about.get("uid", ""))
         if about.get("namespace") != OTHER and OTHER in message:
             self._fail("I12", f"the event of {about.get('name')} shows what is elsewhere: {message}")
-        whose = about.get("uid"), event.get("type"), PROCESS.get()  # (a new process counts anew)
+        teller = event["source"].get("component"), self._tellers.get(event["metadata"]["name"])  # (a new process counts anew)
+        whose = about.get("uid"), event.get("type"), teller
         if self._often(whose, "events", EVENTS_S) > EVENTS_MAX * 2:
             self._fail("I12", f"{about.get('kind')} {about.get('name')} has too many events; the last one: {message}")

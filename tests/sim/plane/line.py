@@ -25,8 +25,9 @@ AGENT, WORKLOADS = "agent", "workloads"
 class PlaneWrite(Write):
     """who: the program, without its number. seen: per kind, the newest version that it had been shown before the moment in which it began;
     volumes, nodes_now: of PersistentVolumes and of Nodes, in that moment. nodes: of Nodes that it had asked for, or written, the version of
-    the answer. firsts: per kind, the version of its first list. began_s: when it was begun. is_lost_before: it was sent before, and whether
-    it was carried out then is not known.
+    the answer; missing: of those that it was told were not there, the newest version of any Node when it asked.
+    firsts: per kind, the version of its first list. began_s: when it was begun. is_lost_before: it was sent before, and whether it was
+    carried out then is not known.
     """
 
     who: str = ""
@@ -35,6 +36,7 @@ class PlaneWrite(Write):
     volumes: int = 0
     nodes_now: int = 0
     nodes: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    missing: Mapping[str, int] = dataclasses.field(default_factory=dict)
     firsts: Mapping[str, int] = dataclasses.field(default_factory=dict)
     began_s: float = 0.0
     is_lost_before: bool = False
@@ -57,7 +59,10 @@ class PlaneLine(WritingLine):
     def __init__(self, world: Any, mortal: Mortal, watched: tuple[str, ...]) -> None:
         super().__init__(world, mortal)
         self.watched = watched
+        if mortal.who.startswith(ATTACHDETACH):
+            world.laws.silence.begins(mortal, has_all=False)
         self._nodes: dict[str, int] = {}
+        self._missing: dict[str, int] = {}
         self._firsts: dict[str, int] = {}
         self._unsure: set[str] = set()  # writes whose last answer was an error: they are sent again, whatever stands there
         self._lost: set[str] = set()  # those of them that may have been carried out
@@ -66,7 +71,13 @@ class PlaneLine(WritingLine):
         if request.kind.plural == "storageclasses" and request.verb is Verb.GET:
             return await self._read_class(request)
         if not request.writes:
-            answer = await super().ask(request)
+            newest = self._world.truth.newest("nodes")
+            try:
+                answer = await super().ask(request)
+            except NotFound:
+                if request.kind.plural == "nodes":
+                    self._missing[request.name] = newest
+                raise
             if request.verb is Verb.GET:
                 self._read(request, answer)
             return answer
@@ -83,6 +94,7 @@ class PlaneLine(WritingLine):
             volumes=self.shown("persistentvolumes"),
             nodes_now=self.shown("nodes"),
             nodes=dict(self._nodes),
+            missing=dict(self._missing),
             firsts=dict(self._firsts),
             began_s=self._world.clock.now(),
             is_lost_before=what in self._lost,
@@ -154,4 +166,6 @@ class PlaneLine(WritingLine):
 
     def _has_seen(self, kind: Kind[Any], version: str) -> None:
         self._firsts.setdefault(kind.plural, int(version))
+        if self._mortal.who.startswith(ATTACHDETACH) and set(self.watched) <= set(self._firsts):
+            self._world.laws.silence.begins(self._mortal, has_all=True)
         super()._has_seen(kind, version)

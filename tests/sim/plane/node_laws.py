@@ -34,6 +34,7 @@ class NodeLaws(MountLaws):
         status = new.get("status", {})
         stand.is_there = True
         if old is None:
+            stand.made_at = version
             stand.had |= {one: (since, None) for one, since in stand.in_use.items()}
         if status.get("volumesInUse"):
             stand.had = {one: (since, until or version) for one, (since, until) in stand.had.items()}

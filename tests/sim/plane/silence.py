@@ -6,8 +6,10 @@
 | an attachment that is being deleted                          | the same of the volume's claims                                           |
 | a write of node health that is refused again and again       | a line of the log with the object's name and the refusal                  |
 
-It counts from the wait's begin: what was told once is not told again as long as it is so. Where requests are refused at random, a line of
-the log that names the object does as well: an event, or a status, may be what is refused.
+It counts from the wait's begin: what was told once is not told again as long as it is so. The time does not count in which no process of
+the attach/detach controller is there that has listed all that it needs to know: leaders that the API server refuses that, one after the
+other, know nobody who waits. Where requests are refused at random, a line of the log that names the object does as well: an event, or a
+status, may be what is refused.
 """
 
 from __future__ import annotations
@@ -37,6 +39,9 @@ class Silence:
     def __init__(self, laws: Any, plan: Any, now: Callable[[], float], fail: Callable[[str, str], None]) -> None:
         self._laws, self._plan, self._now, self._fail = laws, plan, now, fail
         self._since: dict[str, float] = {}
+        self._idle_s: dict[str, float] = {}  # of these times, those in which nobody was there who could tell
+        self._looked_at = 0.0
+        self._newest: dict[str, tuple[Any, bool]] = {}  # by program: its newest process, or term, and whether that has listed all
         self._events: dict[str, float] = {}  # by the uid of what they are about
         self._lines: deque[tuple[float, str]] = deque(maxlen=LINES_MAX)
         self._refusals: defaultdict[tuple[int, str], Counter[str]] = defaultdict(Counter)  # by their texts
@@ -45,6 +50,12 @@ class Silence:
 
     def event_about(self, uid: str) -> None:
         self._events[uid] = self._now()
+
+    def begins(self, mortal: Any, *, has_all: bool) -> None:
+        """A process, or term, of the attach/detach controller. has_all: it has listed all that it needs to know."""
+        program = mortal.who.partition("#")[0]
+        if not has_all or self._newest[program][0] is mortal:
+            self._newest[program] = mortal, has_all
 
     def logged(self, line: str) -> None:
         if line.startswith(("E", "W")):
@@ -71,9 +82,13 @@ class Silence:
         """To be called every now and then. is_alive_at: whether a node's kubelet runs."""
         waiting = dict(self._waiting(is_alive_at))
         self._since = {what: self._since.get(what, self._now()) for what in waiting}
+        can_tell = any(has_all and mortal.alive for mortal, has_all in self._newest.values())
+        idle_s = 0.0 if can_tell else self._now() - self._looked_at
+        self._looked_at = self._now()
+        self._idle_s = {what: self._idle_s.get(what, 0.0) + min(idle_s, self._now() - since) for what, since in self._since.items()}
         for what, (uids, names) in waiting.items():
             began = self._since[what]
-            if self._now() < began + SILENT_S or self._has_error(names) or self.is_told(began, uids, names):
+            if self._now() < began + self._idle_s[what] + SILENT_S or self._has_error(names) or self.is_told(began, uids, names):
                 continue
             self._fail("silent", f"{what} waits since {began:.3f}, and nobody says why")
 

@@ -47,7 +47,7 @@ class NodeStand:
     in_use, listed: names of volumes → the version since which they stand there. came: → the last version that listed them. had: names of
     volumes that a Node before it had in use → since when, and until the one made anew came to list anything, None while it does not.
     unhealthy_s: since when it is not ready or missing, None
-    for a healthy one; unhealthy_before_s: the same of the time before healthy_at.
+    for a healthy one; unhealthy_before_s: the same of the time before healthy_at. made_at, gone_at: versions.
     """
 
     is_there: bool = True
@@ -60,6 +60,7 @@ class NodeStand:
     healthy_at: int = 0
     tainted: bool = False
     untainted_at: int = 0
+    made_at: int = 0
     gone_at: int = 0
 
     def is_shown_in_use(self, unique: str, seen: int) -> bool:
