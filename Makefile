@@ -142,7 +142,7 @@ bench-controller: $(BENCH)/ready real-parts ## One process for several controlle
 	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BENCH)/bin/python -m bench.controller $(ARGS)
 
 .PHONY: bench-scale
-bench-scale: $(BENCH)/ready real-parts ## All controllers beside Go's, 1,000 and 10,000 volumes; as root
+bench-scale: $(BENCH)/ready real-parts ## 1,000 and 10,000 volumes, beside Go; as root
 	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BENCH)/bin/python -m bench.scale $(ARGS)
 
 .PHONY: bench-apiserver

@@ -94,8 +94,9 @@ PUBLIC: Final = {
     ),
 }
 
-BY_CHANCE: Final = {"kill-between-calls", "kill-in-calls"}
-"""csi-driver-host-path 1.18 writes its state in place: killed at the wrong moment it never starts again (CSI710)."""
+BY_CHANCE: Final = {"kill-between-calls", "kill-in-calls", "create-at-once"}
+"""csi-driver-host-path 1.18 writes its state in place: killed at the wrong moment it never starts again (CSI710). The mock driver sometimes
+makes two volumes for equal calls at once (CSI201)."""
 
 
 @pytest.mark.parametrize("name", PUBLIC)

@@ -105,8 +105,8 @@ def of_nodes() -> Scrapes:
             scraping.cancel()
 
     with mock.patch.object(life, "Agent", Agent), run.few_workers():
-        course = Life(plan_of(1))
-        outcome = lived(course, 1, None, "node", (), make_loop=NodeLoop, verbosity=0)
+        course = Life(plan_of(2))
+        outcome = lived(course, 2, None, "node", (), make_loop=NodeLoop, verbosity=0)
     assert course.world is not None
     course.world.close()
     assert outcome.broken is None, outcome.report()

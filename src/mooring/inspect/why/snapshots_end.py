@@ -136,6 +136,7 @@ ADVICE: Final[Mapping[type, Advice]] = {
     why.ClaimIdle: _controller_works,
     why.ClaimFree: _controller_works,
     why.ClaimNeeded: _controller_works,
+    why.ClaimAwaited: _controller_works,
     why.ClaimReleased: _controller_works,
 }
 """One for each reason that the snapshot controller has for what is to go; a test of the house asks for all."""
