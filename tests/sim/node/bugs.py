@@ -158,7 +158,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "inline-ids-shared": Bug(_inline_volumes_share_an_id, {"overlap", "pod-left", "record-dropped", "left"}, first_seed=7),
     "reports-unawaited": Bug(_reports_are_not_awaited, {"not-in-use"}, first_seed=15),
     "pods-unawaited": Bug(_found_volumes_have_no_pods, {"unpublish-wanted"}, first_seed=11),
-    "steps-unreported": Bug(_steps_are_not_in_use, {"not-in-use", "detached-in-use"}, first_seed=396),
+    "steps-unreported": Bug(_steps_are_not_in_use, {"not-in-use", "detached-in-use"}, first_seed=459),
     "only-pods-reported": Bug(_only_pods_use_volumes, {"not-in-use", "detached-in-use"}),
     "attachments-unawaited": Bug(_attachments_are_not_awaited, {"not-attached", "context-wrong"}),
     "timeouts-final": Bug(_timeouts_are_final, {"pod-dropped", "unstage-published", *LEFT}, first_seed=5),

@@ -283,6 +283,6 @@ MENDED: Final[Mapping[str, Bug]] = {
     "reports-count-at-once": Bug(_reports_count_at_once, {"not-in-use"}, first_seed=15),
     "reports-late": Bug(_reports_hold_for_any_version, {"not-in-use"}, first_seed=349),
     "unsure-forgotten": Bug(
-        _failures_forget_what_was_unsure, {"record-dropped", "not-in-use", "unrecorded", "pod-dropped", *LEFT}, first_seed=48
+        _failures_forget_what_was_unsure, {"record-dropped", "not-in-use", "unrecorded", "pod-dropped", *LEFT}, first_seed=98
     ),
 }

@@ -86,5 +86,5 @@ OUTGROWN: Final[Mapping[str, Bug]] = {
     "failures-untold": Bug(_failures_are_not_told, {"untold"}, first_seed=309),
     "slowness-told-late": Bug(_slowness_is_told_after_failures, {"told-astray"}, first_seed=309),
     "ended-pods-run": Bug(_ended_pods_run, {"ended-runs"}, first_seed=1292),
-    "ready-unstaged": Bug(_ready_devices_stay_unstaged, {"pod-stuck", "running-without"}, first_seed=1351),
+    "ready-unstaged": Bug(_ready_devices_stay_unstaged, {"pod-stuck", "running-without"}, first_seed=889),
 }
