@@ -18,7 +18,7 @@ from bench.scale.peers import EACH, GO, ONE
 from bench.scale.report import table
 from bench.scale.rounds import Load, Rounds, Run
 from bench.tables import heading, print_parts
-from bench.turns import Turns
+from bench.turns import TRIES_MAX, Turns
 from tests.support.control_plane import ControlPlane
 
 BESIDE = "kube-controller-manager v1.36, csi-attacher v4.12, csi-provisioner v6.3, csi-resizer v2.2 and csi-snapshotter v8.6"
@@ -28,7 +28,7 @@ async def at(volumes: int, options: argparse.Namespace) -> dict[str, list[Run]]:
     """The rounds on a cluster of this size, by contender."""
     contenders = [Contender(name, ()) for name in options.contenders]
     load = Load(options.rate, options.seconds, options.heartbeats)
-    size = Size(volumes, load.spares * len(contenders) * options.rounds)
+    size = Size(volumes, load.spares * len(contenders) * options.rounds * TRIES_MAX)
     plane = ControlPlane.start(etcd_flags=[*etcd.FLAGS], fill=functools.partial(etcd.fill, size=size))
     try:
         async with a_load(plane, Setting) as setting:
