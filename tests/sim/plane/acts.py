@@ -144,6 +144,12 @@ class Acts(NodeActs, ProgramActs, AgentActs, UserActs, WorkloadActs):
             else:
                 await self._remove_pods_of(node)
 
+    def turn_off(self) -> None:
+        """Machines that nobody reaches any more: a driver may have held a call of theirs for long, and no agent is there to undo it."""
+        for kubelet in self._hands.kubelets.values():
+            if not kubelet.alive and kubelet.powered:
+                kubelet.dies()
+
     async def _detach_all_from(self, node: str) -> None:
         for one in [one for one in self._laws.attachments.values() if one.node == node]:
             self._laws.detached_by_hand(one.name)

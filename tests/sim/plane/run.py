@@ -126,6 +126,7 @@ class _Life(Course[PlaneWorld]):
             await self._stays_well(world)
         await acts.delete_all()
         if await self._is_soon(world, acts, hands, lambda: [*leftovers(world, hands), *unsettled()], "empty"):
+            acts.turn_off()
             await self._rest(world, hands)
 
     async def _is_soon(self, world: PlaneWorld, acts: Acts, hands: Hands, wrong: Callable[[], list[Complaint]], state: str) -> bool:
