@@ -267,15 +267,15 @@ class UserActs:
             await self._mend_references()
 
     async def _mend_references(self) -> None:
-        """Who has edited a claimRef, bit by bit, until it names another claim gives the volume back to its own, if that waits for it."""
+        """Who has edited a claimRef, bit by bit, until it means no claim, or another one, gives the volume back to its own."""
         for claim in list(self._laws.claims.values()):
             meta = claim["metadata"]
             pv = self._laws.volumes.get(f"pvc-{meta['uid']}")
             if pv is None or "deletionTimestamp" in pv["metadata"] or claim["status"].get("phase") == "Bound":
                 continue
-            ref = pv["spec"].get("claimRef") or {}
-            names = ref.get("namespace"), ref.get("name")
-            if all(names) and ref.get("uid") != meta["uid"] and names != (meta["namespace"], meta["name"]):
+            ref = pv["spec"].get("claimRef")
+            names = (meta["namespace"], meta["name"])
+            if ref and ref.get("uid") != meta["uid"] and (ref.get("namespace"), ref.get("name")) != names:
                 await self._hands.merge(PERSISTENT_VOLUMES, pv["metadata"]["name"], {"spec": {"claimRef": _reference(claim)}})
 
     async def _part_odd(self) -> None:
