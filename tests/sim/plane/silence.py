@@ -19,13 +19,15 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from mooring.api.volume_names import attachment_name, unique_name
+from mooring.control.events import REPEAT_S
 from mooring.kube.errors import ApiError, Forbidden, Invalid
 from tests.sim.plan import DRIVER
 from tests.sim.plane.line import HEALTH, PlaneWrite
 from tests.sim.plane.stands import Json, is_alive, node_of
 
-SILENT_S: Final = 600.0
 LOOK_S: Final = 20.0
+SILENT_S: Final = REPEAT_S + 2 * LOOK_S
+"""An event that is refused, as one that there is no right to send, is told again with the next reminder."""
 REFUSALS_MAX: Final = 4
 """In a row, of one object, before one of them must have been told."""
 LINES_MAX: Final = 2000
