@@ -22,6 +22,9 @@ K = TypeVar("K", bound=Hashable)
 PATIENCE: Final = 3
 """Failures in a row until users hear of one that mostly passes by itself."""
 
+TELL_S: Final = 1800.0
+"""How often a room tells again what no status shows. The API server keeps Events for an hour."""
+
 
 class Changing(abc.ABC):
     """An action that holds what changes after the decision."""

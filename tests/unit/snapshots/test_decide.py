@@ -18,7 +18,7 @@ from mooring.api.snapshot_names import (
     SECRET_NAMESPACE,
 )
 from mooring.cluster.snapshots import reasons as why
-from mooring.cluster.snapshots.decide_protection import TELL_S, decide_content
+from mooring.cluster.snapshots.decide_protection import decide_content
 from mooring.cluster.snapshots.decision import (
     Action,
     BindContent,
@@ -32,7 +32,7 @@ from mooring.cluster.snapshots.decision import (
     Tell,
 )
 from mooring.cluster.snapshots.kinds import STATUS_DELAY_S
-from mooring.control.decision import Decision
+from mooring.control.decision import TELL_S, Decision
 from tests.support.builders import DELETED, DRIVER, a_bound_claim, a_claim, a_group_content, a_node, a_snapshot_class
 from tests.unit.snapshots.situations import (
     CONTENT,

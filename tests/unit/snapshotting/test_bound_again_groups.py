@@ -19,7 +19,7 @@ from mooring.api.snapshot_names import (
     GROUP_SECRET_NAMESPACE,
     YES,
 )
-from mooring.sidecars.snapshotter.controller import TELL_S
+from mooring.control.decision import TELL_S
 from tests.support.builders import Json, a_group_class, a_group_content, a_group_snapshot, a_new_content, a_secret
 from tests.support.cluster_world import SlowGets
 from tests.support.snapshot_crds import GROUP_CRDS

@@ -18,11 +18,11 @@ from mooring.api.snapshot_names import (
     CLAIM_FINALIZER,
     CONTENT_FINALIZER,
 )
-from mooring.cluster.snapshots.decide_protection import TELL_S
 from mooring.cluster.snapshots.decision import Release
 from mooring.cluster.snapshots.kinds import SINGLES
 from mooring.cluster.snapshots.reconcile import Reconciler
 from mooring.control.caches import Caches
+from mooring.control.decision import TELL_S
 from mooring.control.object_writer import ObjectWriter
 from mooring.control.result import Stale
 from mooring.csi.proto import csi_pb2 as csi

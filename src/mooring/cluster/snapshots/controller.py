@@ -21,7 +21,7 @@ from mooring.base.log import logger
 from mooring.cluster.snapshots import view as v
 from mooring.cluster.snapshots.caches import SnapshotCaches
 from mooring.cluster.snapshots.decide import decide_snapshot
-from mooring.cluster.snapshots.decide_protection import TELL_S, decide_claim, decide_content
+from mooring.cluster.snapshots.decide_protection import decide_claim, decide_content
 from mooring.cluster.snapshots.decision import Action, CreateContent, Failure
 from mooring.cluster.snapshots.kinds import GROUPS, SINGLES, Row, Snapshot
 from mooring.cluster.snapshots.metrics import OperationMetrics, SnapshotMetrics
@@ -31,7 +31,7 @@ from mooring.cluster.snapshots.reconcile import Reconciler
 from mooring.cluster.snapshots.telling import Telling
 from mooring.control.caches import Caches
 from mooring.control.controller import Controller
-from mooring.control.decision import Deciding, Decision, Failed
+from mooring.control.decision import TELL_S, Deciding, Decision, Failed
 from mooring.control.events import EventRecorder
 from mooring.control.manager import Manager
 from mooring.control.result import Result

@@ -36,13 +36,10 @@ from mooring.cluster.snapshots.view import (
     wanted_content,
     was_made,
 )
-from mooring.control.decision import Decision
+from mooring.control.decision import TELL_S, Decision
 
 TOUCH_S: Final = 1.0
 """How long the driver's side has to let a content go by itself, once it may."""
-
-TELL_S: Final = 1800.0
-"""How often it is told that a content waits. The API server keeps Events for an hour."""
 
 CLAIM_GRACE_S: Final = 30.0
 """How long a claim stays protected that nobody needs, and that no change of a snapshot has set free."""

@@ -12,7 +12,7 @@ once, as with upstream's controller, and a write that the former process lost in
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PersistentVolumeClaim
@@ -20,14 +20,15 @@ from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS
 from mooring.api.meta import Key, Kind, Object, OwnerReference, finalizers_of, is_deleting, key_of
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CONTENTS, VOLUME_SNAPSHOTS
 from mooring.api.snapshot_names import CLAIM_FINALIZER, TOUCHED, YES, is_marked
-from mooring.base.clock import Clock, Instant
+from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.cluster.snapshots import decision as d
-from mooring.cluster.snapshots.coming import ComingContents, is_unanswered
+from mooring.cluster.snapshots.coming import ComingContents
 from mooring.cluster.snapshots.decide_protection import user_of
 from mooring.cluster.snapshots.kinds import Content, Row
 from mooring.cluster.snapshots.objects import as_json, kind_of, reference_of
 from mooring.cluster.snapshots.refusals import REFUSALS
+from mooring.cluster.snapshots.unanswered import LostWrites
 from mooring.cluster.snapshots.view import View, row_of
 from mooring.control.decision import Failed
 from mooring.control.events import EventRecorder
@@ -37,49 +38,12 @@ from mooring.control.result import Stale, Vanished
 from mooring.control.slim import changed
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Cluster, Patch
-from mooring.kube.errors import LATE_S, AlreadyExists, ApiError, NotFound
+from mooring.kube.errors import AlreadyExists, ApiError, NotFound
 from mooring.kube.patch import add, add_finalizer, json_patch, merge_patch, remove_finalizer, set_fields
 
 log = logger(__name__)
 
 _WRITTEN: Final = (VOLUME_SNAPSHOTS, VOLUME_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS, GROUP_SNAPSHOT_CONTENTS, PERSISTENT_VOLUME_CLAIMS)
-
-LOST_MAX: Final = 20_000
-"""Snapshots of which such a write is remembered; a forgotten one is not waited for."""
-
-
-class LostWrites:
-    """By the uid of a snapshot, or of a group, until when the last write that was not answered may be carried out."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._until: dict[str, Instant] = {}
-
-    @contextlib.contextmanager
-    def noted(self, uid: str) -> Iterator[None]:
-        """Around such a write for this uid."""
-        try:
-            yield
-        except (ApiError, Failed) as error:
-            if is_unanswered(error):
-                if uid not in self._until and len(self._until) >= LOST_MAX:
-                    del self._until[next(iter(self._until))]
-                self._until[uid] = self._clock.now() + LATE_S
-            raise
-
-    def inherit(self, uid: str) -> None:
-        """A former process may have sent such a write."""
-        if len(self._until) < LOST_MAX:
-            self._until[uid] = self._clock.now() + LATE_S
-
-    def wait_s(self, uid: str) -> float | None:
-        """How long until none can come any more; None where none was lost."""
-        until = self._until.get(uid)
-        return None if until is None else max(0.0, until - self._clock.now())
-
-    def forget(self, uid: str) -> None:
-        """The snapshot, or the group, is gone."""
-        self._until.pop(uid, None)
 
 
 class Reconciler:

@@ -20,7 +20,7 @@ from mooring.base.log import logger
 from mooring.control.caches import Caches
 from mooring.control.call_slots import CallSlots
 from mooring.control.controller import Controller
-from mooring.control.decision import Deciding, Decision, Failed
+from mooring.control.decision import TELL_S, Deciding, Decision, Failed
 from mooring.control.events import EventRecorder
 from mooring.control.manager import Manager
 from mooring.control.result import Result
@@ -56,8 +56,6 @@ from mooring.sidecars.snapshotter.view import (
 log = logger(__name__)
 
 POLL_S_MAX: Final = 15.0
-TELL_S: Final = 1800.0
-"""How often a problem is told that no status shows. The API server keeps Events for an hour."""
 SHARE: Final = 0.25
 """The share of the time that a snapshot has taken so far: it may be seen ready this much later."""
 
