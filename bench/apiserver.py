@@ -13,7 +13,6 @@ import base64
 import contextlib
 import dataclasses
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -24,12 +23,12 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+from bench import contender
 from bench.tables import heading
 from tests.support.control_plane import ADMIN_TOKEN, ControlPlane
 from tests.support.programs import Program, free_ports
 from tests.support.rest import Rest
 
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _MOORING = Path(sys.executable).parent / "mooring"
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -122,13 +121,11 @@ def _is_ready(server: Server) -> bool:
 
 
 def rss_mib(pids: tuple[int, ...]) -> float:
-    lines = [line for pid in pids for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS:")]
-    return sum(int(line.split()[1]) for line in lines) / 1024
+    return sum(contender.memory_mib(pid, "VmRSS") for pid in pids)
 
 
 def cpu_s(pids: tuple[int, ...]) -> float:
-    fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
-    return sum(int(each[11]) + int(each[12]) for each in fields) / _TICKS_PER_S
+    return sum(contender.cpu_s(pid) for pid in pids)
 
 
 @dataclasses.dataclass

@@ -103,8 +103,7 @@ class Running:
 
     @property
     def rss_mib(self) -> float:
-        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024
+        return memory_mib(self.pid, "VmRSS")
 
     async def settled_rss_mib(self) -> float:
         """Resident memory once it grows no more, or after a minute."""
@@ -150,6 +149,12 @@ def cpu_s(pid: int) -> float:
     """Processor time of a process so far, in its own code and in the kernel."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+def memory_mib(pid: int, field: str) -> float:
+    """field: as in the kernel's status of a process: VmRSS for what is resident now, VmHWM for the most that ever was."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:")) / 1024
 
 
 class Strangers:

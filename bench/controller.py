@@ -37,8 +37,6 @@ NODE_COUNT = 10
 TOLD = ("volumeattachments", "nodes", "persistentvolumes")
 """The writes that are counted; all of them are the contenders'."""
 
-_WATCHES = re.compile(r'^apiserver_longrunning_requests\{[^}]*verb="WATCH"[^}]*\} (\S+)', re.M)
-
 
 @dataclasses.dataclass(frozen=True)
 class Part:
@@ -110,8 +108,7 @@ class PodLoad(AttachLoad):
         await self._cluster.delete(PODS, name, NS, grace_period_s=0)
 
     async def open_watches(self) -> float:
-        text = (await asyncio.to_thread(self._plane.request, "GET", "/metrics"))[1].decode()
-        return sum(float(found) for found in _WATCHES.findall(text))
+        return sum(value for _, labels, value in await self.samples("apiserver_longrunning_requests") if labels["verb"] == "WATCH")
 
     async def told(self) -> collections.Counter[str]:
         """The contender's writes so far: attachments are made and deleted by it alone, volumes and nodes only patched."""

@@ -21,7 +21,8 @@ from tests.support.control_plane import ControlPlane
 
 AT_ONCE = 32
 SETTLED_S = 1.0
-_REQUESTS = re.compile(r"^apiserver_request_total\{(?P<labels>[^}]*)\} (?P<count>\S+)", re.M)
+REQUESTS = "apiserver_request_total"
+_SAMPLE = re.compile(r"^(?P<name>\w+)\{(?P<labels>[^}]*)\} (?P<value>\S+)", re.M)
 _WRITES = ("POST", "PUT", "PATCH", "DELETE")
 
 L = TypeVar("L", bound="Load")
@@ -85,14 +86,18 @@ class Load:
 
     async def writes(self, resources: Collection[str] = ()) -> collections.Counter[str]:
         """Writing requests of the whole server so far, as "PATCH persistentvolumes/status 200". resources: () for all."""
-        text = (await asyncio.to_thread(self._plane.request, "GET", "/metrics"))[1].decode()
         found: collections.Counter[str] = collections.Counter()
-        for match in _REQUESTS.finditer(text):
-            labels = dict(re.findall(r'(\w+)="([^"]*)"', match["labels"]))
+        for _, labels, count in await self.samples(REQUESTS):
             if labels["verb"] in _WRITES and (not resources or labels["resource"] in resources):
                 sub = f"/{labels['subresource']}" if labels["subresource"] else ""
-                found[f"{labels['verb']} {labels['resource']}{sub} {labels['code']}"] += int(float(match["count"]))
+                found[f"{labels['verb']} {labels['resource']}{sub} {labels['code']}"] += int(count)
         return found
+
+    async def samples(self, *names: str) -> list[tuple[str, dict[str, str], float]]:
+        """Name, labels and value of each sample that the API server's /metrics has under these names."""
+        text = (await asyncio.to_thread(self._plane.request, "GET", "/metrics"))[1].decode()
+        found = (match for match in _SAMPLE.finditer(text) if match["name"] in names)
+        return [(match["name"], dict(re.findall(r'(\w+)="([^"]*)"', match["labels"])), float(match["value"])) for match in found]
 
     async def settled(self, resources: Collection[str] = ()) -> collections.Counter[str]:
         """The writes so far, once there have been no more for a second: events come last."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
-from bench.load import Load
+from bench.load import REQUESTS, Load
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Node
 from mooring.api.pods import PODS
 from mooring.api.storage import CSI_NODES, VOLUME_ATTACHMENTS, VolumeAttachment
@@ -23,7 +22,6 @@ Json = dict[str, Any]
 
 NS = "default"
 READ = ("pods", "nodes", "persistentvolumes", "persistentvolumeclaims", "volumeattachments", "csinodes", "csidrivers", "storageclasses")
-_REQUESTS = re.compile(r"^apiserver_request_total\{(?P<labels>[^}]*)\} (?P<count>\S+)", re.M)
 
 
 def unique(driver: str, name: str) -> str:
@@ -103,12 +101,10 @@ class PodLoad(Load):
 
     async def requests(self) -> collections.Counter[str]:
         """All requests of the whole server about what the controller reads or writes, so far, by verb and resource."""
-        text = (await asyncio.to_thread(self._plane.request, "GET", "/metrics"))[1].decode()
         found: collections.Counter[str] = collections.Counter()
-        for match in _REQUESTS.finditer(text):
-            labels: Mapping[str, str] = dict(re.findall(r'(\w+)="([^"]*)"', match["labels"]))
+        for _, labels, count in await self.samples(REQUESTS):
             if labels["resource"] in READ:
-                found[f"{labels['verb']} {labels['resource']}"] += int(float(match["count"]))
+                found[f"{labels['verb']} {labels['resource']}"] += int(count)
         return found
 
 
@@ -132,8 +128,9 @@ def a_volume(name: str, driver: str, claim_uid: str) -> Json:
     return {"metadata": {"name": name, "labels": {"app": "bench"}}, "spec": {**spec, "claimRef": ref}}
 
 
-def a_pod(name: str, node: str) -> Json:
-    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
+def a_pod(name: str, node: str, claim: str = "") -> Json:
+    """claim: by the pod's name, unless another is given."""
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": claim or name}}]
     containers = [{"name": "c", "image": "example.com/image:1", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}]
     spec = {"nodeName": node, "containers": containers, "volumes": volumes, "terminationGracePeriodSeconds": 0}
     return {"metadata": {"name": name, "labels": {"app": "bench"}}, "spec": spec}

@@ -10,12 +10,12 @@ import asyncio
 import collections
 import contextlib
 import itertools
-import re
 import time
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from typing import Any
 
-from bench.load import Load
+from bench.load import REQUESTS, Load
+from bench.podload import a_pod
 from bench.scale.lived import CLASS, DRIVER, NS, SNAPSHOT_CLASS, Size, handle_of, in_use, node_name, spare_name
 from mooring.api.coordination import LEASES
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Node, PersistentVolume, PersistentVolumeClaim
@@ -39,7 +39,8 @@ Json = dict[str, Any]
 HOLD_S = 3.0
 """How long a pod stays once its volume is reported."""
 DONE_S_MAX = 180.0
-_LINE = re.compile(r"^(apiserver_request_total|apiserver_response_sizes_sum|apiserver_watch_events_sizes_sum)\{([^}]*)\} (\S+)", re.M)
+_SENT = ("apiserver_response_sizes_sum", "apiserver_watch_events_sizes_sum")
+"""Bytes of answers, and of watch events."""
 
 ATTACH, DETACH, BIND, DELETE, GROW, SNAPSHOT, UNSNAPSHOT = (
     "pod → volume reported as attached",
@@ -97,7 +98,7 @@ class ScaleLoad(Load):
         volume, node, pod = spare_name(number), node_name(number * 7 % self.size.nodes), f"{self._tag}-pod-{number}"
         unique = unique_name(DRIVER, handle_of(volume))
         began = time.monotonic()
-        await self._cluster.create(PODS.whole(), _pod(pod, volume, node), NS)
+        await self._cluster.create(PODS.whole(), a_pod(pod, node, volume), NS)
         await self._done(ATTACH, ("reported", unique), began)
         self._in_use[node].append(unique)
         await self._report(node)
@@ -238,17 +239,15 @@ class ScaleLoad(Load):
 
     async def asked(self) -> Asked:
         """All requests of the whole server so far."""
-        text = (await asyncio.to_thread(self._plane.request, "GET", "/metrics"))[1].decode()
         requests: collections.Counter[str] = collections.Counter()
         sent = 0.0
-        for name, words, value in _LINE.findall(text):
-            labels = dict(re.findall(r'(\w+)="([^"]*)"', words))
+        for name, labels, value in await self.samples(REQUESTS, *_SENT):
             if not labels["resource"]:
                 continue  # metrics, health
-            if name == "apiserver_request_total":
-                requests[f"{labels['verb']} {labels['resource']}"] += int(float(value))
+            if name == REQUESTS:
+                requests[f"{labels['verb']} {labels['resource']}"] += int(value)
             else:
-                sent += float(value)
+                sent += value
         return Asked(requests, sent)
 
 
@@ -278,13 +277,6 @@ def spares_for(rate: float, seconds: float) -> int:
     """How many spare volumes `churn` takes."""
     moves = int(rate * seconds)
     return moves + len(range(1, moves, 4)) + len(range(3, moves, 4))
-
-
-def _pod(name: str, claim: str, node: str) -> Json:
-    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
-    containers = [{"name": "c", "image": "example.com/image:1", "volumeMounts": [{"name": "data", "mountPath": "/data"}]}]
-    spec = {"nodeName": node, "containers": containers, "volumes": volumes, "terminationGracePeriodSeconds": 0}
-    return {"metadata": {"name": name, "labels": {"app": "bench"}}, "spec": spec}
 
 
 def _claim(name: str) -> Json:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bench.contender import NO_LIMIT, LoadDriver, cpu_s
+from bench.contender import NO_LIMIT, LoadDriver, cpu_s, memory_mib
 from bench.scale.lived import DRIVER
 from bench.scale.turns import longest_s, read
 from tests.support.control_plane import ControlPlane
@@ -97,16 +97,12 @@ class Process:
 
     @property
     def rss_mib(self) -> float:
-        return self._status("VmRSS")
+        return memory_mib(self.pid, "VmRSS")
 
     @property
     def peak_mib(self) -> float:
         """The most that was ever resident."""
-        return self._status("VmHWM")
-
-    def _status(self, field: str) -> float:
-        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:")) / 1024
+        return memory_mib(self.pid, "VmHWM")
 
 
 class Peers:
