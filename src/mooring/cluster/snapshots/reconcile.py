@@ -23,12 +23,11 @@ from mooring.api.snapshot_names import CLAIM_FINALIZER, TOUCHED, YES, is_marked
 from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.cluster.snapshots import decision as d
-from mooring.cluster.snapshots.coming import ComingContents
 from mooring.cluster.snapshots.decide_protection import user_of
 from mooring.cluster.snapshots.kinds import Content, Row
 from mooring.cluster.snapshots.objects import as_json, kind_of, reference_of
 from mooring.cluster.snapshots.refusals import REFUSALS
-from mooring.cluster.snapshots.unanswered import LostWrites
+from mooring.cluster.snapshots.unanswered import ComingContents, LostWrites
 from mooring.cluster.snapshots.view import View, row_of
 from mooring.control.decision import Failed
 from mooring.control.events import EventRecorder

@@ -1,11 +1,13 @@
-"""Writes to the API server that were not answered, and so may yet be carried out: until when, by what they are about."""
+"""Writes to the API server that no cache shows yet: until when those that were not answered may be carried out, by what they are about."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Final, Generic, TypeVar
 
+from mooring.api.meta import Key
 from mooring.base.clock import Clock, Instant
 from mooring.control.decision import Failed
 from mooring.kube.errors import LATE_S, ApiError, ServerError, Unreachable
@@ -14,6 +16,8 @@ K = TypeVar("K")
 
 KEYS_MAX: Final = 20_000
 """Keys of which such a write is remembered; one that is forgotten for a newer one is not waited for."""
+LOOK_S: Final = 1.0
+"""How often a claim is looked at while a content of it is on its way: one that arrives wakes it anyway."""
 
 
 class UnansweredWrites(Generic[K]):
@@ -56,6 +60,43 @@ class LostWrites(UnansweredWrites[str]):
         """A former process may have sent such a write."""
         if len(self._until) < KEYS_MAX:
             self._until[uid] = self._clock.now() + LATE_S
+
+
+class ComingContents:
+    """Contents that this process is making, and those of which it does not know whether it has made them, by the claims that they need.
+
+    Their snapshot shows that the claim is needed, as long as it is there: but it may be torn away meanwhile, and a group that is deleted
+    speaks for its claims no more.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._begun: Counter[Key] = Counter()
+        self._unanswered: UnansweredWrites[Key] = UnansweredWrites(clock)
+
+    @contextlib.contextmanager
+    def of(self, claims: Sequence[Key]) -> Iterator[None]:
+        """While a content of these claims is being made."""
+        self._begun.update(claims)
+        try:
+            yield
+        finally:
+            self._begun -= Counter(claims)
+
+    def refused(self, claims: Sequence[Key], error: Exception) -> None:
+        """The creation of a content of these claims has failed: where that was no answer, it may still be carried out."""
+        if is_unanswered(error):
+            for claim in claims:
+                self._unanswered.note(claim)
+
+    def wait_s(self, claim: Key) -> float | None:
+        """Until the next look at the claim, as long as a content of it may come; None where none does."""
+        if claim in self._begun:
+            return LOOK_S
+        left_s = self._unanswered.wait_s(claim)
+        if not left_s:
+            self._unanswered.forget(claim)
+            return None
+        return left_s
 
 
 def is_unanswered(error: Exception) -> bool:
