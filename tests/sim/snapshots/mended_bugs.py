@@ -16,7 +16,7 @@ from mooring.cluster.snapshots import decide as controller_decide
 from mooring.cluster.snapshots import decide_deletion, decide_protection
 from mooring.cluster.snapshots import reconcile as controller_reconcile
 from mooring.cluster.snapshots import view as controller_view
-from mooring.cluster.snapshots.controller import Found
+from mooring.cluster.snapshots.controller import Found, SnapshotQueue
 from mooring.cluster.snapshots.decision import BindContent
 from mooring.cluster.snapshots.reconcile import Reconciler as ControllerReconciler
 from mooring.cluster.snapshots.unanswered import ComingContents, LostWrites
@@ -277,6 +277,16 @@ def _late_errors_stay() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(controller_module, "_has_late_error", return_value=False)
 
 
+def _ready_groups_are_whole() -> contextlib.AbstractContextManager[Any]:
+    """A group that is ready has all its members."""
+    return mock.patch.object(controller_decide, "lost_members", return_value=())
+
+
+def _ends_of_members_wake_no_group() -> contextlib.AbstractContextManager[Any]:
+    """A content of a member that has gone wakes its snapshot alone."""
+    return mock.patch.object(SnapshotQueue, "_member_content_changed", return_value=())
+
+
 MENDED: Final[Mapping[str, Bug]] = {
     "lost-unmarks": Bug(_lost_unmarks_are_forgotten, {"create-unmarked"}, first_seed=1651),
     "empty-uids": Bug(_empty_uids_are_tested_as_none, {"unready", "silent", "hot-loop", "left"}, first_seed=12),
@@ -292,6 +302,8 @@ MENDED: Final[Mapping[str, Bug]] = {
     "found-unseen": Bug(_what_is_found_wakes_nobody, {"left"}, first_seed=8720),
     "told-once": Bug(_waits_are_told_once, {"silent"}, first_seed=7607),
     "late-errors": Bug(_late_errors_stay, {"error-left"}, first_seed=14259),
+    "ready-groups-whole": Bug(_ready_groups_are_whole, {"members-missing"}, first_seed=12966),
+    "member-ends-quiet": Bug(_ends_of_members_wake_no_group, {"members-missing"}, first_seed=12966),
     "refusals-silent": Bug(_refused_statuses_are_silent, {"silent"}, first_seed=5),
     "marks-late": Bug(_marks_come_late, {"mark-left", "create-unmarked", "leaked", "left-behind"}, first_seed=99),
 }

@@ -37,6 +37,8 @@ from tests.support.virtual_loop import in_virtual_time
 pytestmark = in_virtual_time
 
 ON = {"groups": True}
+QUIET = {"resync_s": 0.0}
+"""Nothing is looked at again without a change."""
 
 
 async def a_world(*names: str, policy: str = "Delete", faults: ServerFaults | None = None, **group_class: object) -> SnapshotWorld:
@@ -125,6 +127,55 @@ async def test_S60_a_member_can_not_go_alone():
         assert 2 == len(world.driver.snapshots)
         await world.remove(VGS, "group")
         await nothing_left(world)
+
+
+async def a_ready_member(world):
+    """The names of the snapshot of volume `vol-a` in a ready group, and of its content."""
+    group = await world.create(a_group_snapshot())
+    await ready(world)
+    member = await world.ready(member_name(group["metadata"]["uid"], "vol-a"))
+    return member["metadata"]["name"], member["status"]["boundVolumeSnapshotContentName"]
+
+
+async def is_whole(world, name, content):
+    """The member is ready, as its group's driver made it, and the driver was asked once."""
+    await world.shown(VSC, content, lambda body: (body.get("status") or {}).get("readyToUse") is True, "ready")
+    member, body = await world.ready(name), await world.get(VSC, content)
+    assert (member["metadata"]["uid"], content) == (
+        body["spec"]["volumeSnapshotRef"]["uid"],
+        member["status"]["boundVolumeSnapshotContentName"],
+    )
+    assert body["status"]["snapshotHandle"] in world.driver.snapshots
+    assert 1 == len(world.driver.made(CREATE_GROUP))
+
+
+async def test_a_ready_group_makes_a_lost_content_of_its_member_again():
+    """As after a set-back of the API server: the group got ready by a cache that still had the content."""
+    world = await a_world()
+    async with world.both(**ON, **QUIET):
+        name, content = await a_ready_member(world)
+        await world.tear_away(VSC, content)
+        await is_whole(world, name, content)
+
+
+async def test_a_ready_group_makes_a_lost_member_again_once_its_content_is_lost_too():
+    """As long as the content is there, its snapshot was torn away by somebody, and stays away."""
+    world = await a_world()
+    async with world.both(**ON, **QUIET):
+        name, content = await a_ready_member(world)
+        await world.tear_away(VS, name)
+        await world.settle(60.0)
+        assert 1 == len(await world.list(VS))
+        await world.tear_away(VSC, content)
+        await is_whole(world, name, content)
+
+
+async def test_a_content_that_is_not_ready_any_more_gets_what_its_ready_group_says():
+    world = await a_world()
+    async with world.both(**ON, **QUIET):
+        name, content = await a_ready_member(world)
+        await world.patch(VSC, content, {"status": None}, subresource="status")
+        await is_whole(world, name, content)
 
 
 async def test_S27_a_group_that_is_kept():

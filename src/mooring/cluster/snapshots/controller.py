@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.group_snapshot import VolumeGroupSnapshot, VolumeGroupSnapshotContent
-from mooring.api.meta import Key, is_deleting, key_of
+from mooring.api.meta import Key, annotation, is_deleting, key_of
 from mooring.api.snapshot import VolumeSnapshot, VolumeSnapshotContent
-from mooring.api.snapshot_names import BEING_CREATED, BEING_DELETED, GROUP_SNAPSHOT_KIND, is_marked
+from mooring.api.snapshot_names import BEING_CREATED, BEING_DELETED, GROUP_HANDLE, GROUP_SNAPSHOT_KIND, is_marked
 from mooring.base.backoff import retry_backoff
 from mooring.base.clock import Instant
 from mooring.base.log import logger
@@ -88,6 +88,7 @@ class SnapshotQueue:
         watch(caches.volumes, self._volume_changed)
         if self._row is GROUPS:
             watch(caches.singles.snapshots, groups_of)
+            watch(caches.singles.contents, self._member_content_changed)
         elif caches.groups is not None:
             watch(caches.groups.snapshots, self._group_changed)
             watch(caches.groups.contents, self._group_content_changed)
@@ -150,6 +151,13 @@ class SnapshotQueue:
         handle = v.group_handle_of(change.object)
         if handle and changed(change.old, change.new):
             yield from map(v.snapshot_of, self._view.contents.by(v.BY_GROUP_HANDLE, handle))
+
+    def _member_content_changed(self, change: Change[VolumeSnapshotContent]) -> Iterable[Key]:
+        """The group of a content that has gone, or is not ready any more."""
+        old, new, handle = change.old, change.new, annotation(change.object, GROUP_HANDLE)
+        if not handle or old is None or (new is not None and (_is_content_ready(new) or not _is_content_ready(old))):
+            return ()
+        return map(v.snapshot_of, self._view.group_contents.by(v.BY_GROUP_HANDLE, handle))
 
     # -- one snapshot
 
@@ -216,6 +224,10 @@ def is_news(change: Change[Any], also: Callable[[Any], object] = lambda obj: Non
 def _has_late_error(snapshot: Snapshot) -> bool:
     """True for a ready one whose status shows an error: as after a write of that which was given up, and came before the ready status."""
     return v.is_ready(snapshot) and snapshot.status is not None and snapshot.status.error is not None
+
+
+def _is_content_ready(content: VolumeSnapshotContent) -> bool:
+    return content.status is not None and content.status.ready_to_use is True
 
 
 class Found:

@@ -6,7 +6,7 @@ its content: today's data are not those of its creation time.
 
 A group becomes one content; when its driver has made the snapshots of all volumes, each becomes a snapshot and a content, as if made alone.
 Each round writes what can be written by then: the snapshots, their contents (which name the snapshots' uids), the contents' status, the
-group's status. So a restart goes on where the objects say.
+group's status. So a restart goes on where the objects say. A ready group makes lost ones again, since its driver has their snapshots.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mooring.cluster.snapshots.decide_deletion import decide_deletion
 from mooring.cluster.snapshots.decide_protection import tell_forsaken
 from mooring.cluster.snapshots.decision import Action, Failure
 from mooring.cluster.snapshots.kinds import GROUPS, SINGLES, Class, Content, Row, Snapshot
-from mooring.cluster.snapshots.members import has_busy_group, joining, missing_members
+from mooring.cluster.snapshots.members import has_busy_group, joining, lost_members, missing_members
 from mooring.cluster.snapshots.objects import CantTell, Source, as_json, check_fit, content_for, copied, default_class, sources_of
 from mooring.cluster.snapshots.view import (
     BY_GROUP_HANDLE,
@@ -123,6 +123,8 @@ def _decide_ready(view: View, snapshot: Snapshot) -> Step:
     actions = (*_protection(snapshot, content.spec.deletion_policy), *_revival(content))
     if is_part_of_group(snapshot):
         actions = (*actions, *joining(view, snapshot))
+    if row is GROUPS and (members := lost_members(view, snapshot, content)):
+        return Decision(why.MakingMembers(), (*actions, *members), again=True, done="made snapshots of its volumes again")
     assert snapshot.status is not None
     said = content.status
     if snapshot.status.error is not None and said is not None and said.ready_to_use is True and said.error is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from mooring.api.group_snapshot import GROUP_SNAPSHOTS, VolumeGroupSnapshot, VolumeGroupSnapshotContent, VolumeSnapshotInfo
@@ -22,11 +23,11 @@ from mooring.cluster.snapshots import decision as d
 from mooring.cluster.snapshots.decision import Action
 from mooring.cluster.snapshots.kinds import SINGLES, Content, Snapshot
 from mooring.cluster.snapshots.objects import as_json, object_of, reference_to
-from mooring.cluster.snapshots.view import View, group_handle_of
+from mooring.cluster.snapshots.view import BY_GROUP_HANDLE, View, group_handle_of
 
 
-def missing_members(view: View, group: Snapshot, content: Content) -> tuple[Action, ...]:
-    """The missing snapshots of its volumes, as far as they can be written by now."""
+def missing_members(view: View, group: Snapshot, content: Content, kept: Collection[str | None] = ()) -> tuple[Action, ...]:
+    """The missing snapshots of its volumes, as far as they can be written by now. kept: the driver's names of those that are not made."""
     assert isinstance(group, VolumeGroupSnapshot)
     assert isinstance(content, VolumeGroupSnapshotContent)
     if content.status is None or not group_handle_of(content):
@@ -37,6 +38,8 @@ def missing_members(view: View, group: Snapshot, content: Content) -> tuple[Acti
         if asked is not None and info.volume_handle not in asked:  # its volume could not be told: it is noted to be deleted
             continue
         snapshot = view.snapshots.get(_member_key(group, info))
+        if snapshot is None and info.snapshot_handle in kept:
+            continue
         if snapshot is None:
             actions.append(d.CreateMember(_member(view, group, content, info)))
             continue
@@ -48,6 +51,14 @@ def missing_members(view: View, group: Snapshot, content: Content) -> tuple[Acti
         if said.get("readyToUse") is not True and {**said, **wanted} != said:
             actions.append(d.SaveMemberStatus(made, {**said, **wanted}))
     return tuple(actions)
+
+
+def lost_members(view: View, group: Snapshot, content: Content) -> tuple[Action, ...]:
+    """The same of a group that is ready. After a set-back of the API server the cache of the groups may show it before the others do: then
+    what those still had was taken for made. A snapshot that was torn from its content stays away as long as the content is there.
+    """
+    kept = {one.status.snapshot_handle for one in view.contents.by(BY_GROUP_HANDLE, group_handle_of(content)) if one.status is not None}
+    return missing_members(view, group, content, kept)
 
 
 def joining(view: View, snapshot: Snapshot) -> tuple[Action, ...]:
