@@ -24,13 +24,16 @@ from mooring.cli.limits import check_positive
 from mooring.cli.people import answer_of, check_output, run_for_people
 from mooring.cli.process import Command, Machine
 from mooring.cli.tables import AsKubectlFlags, ProcessFlags
+from mooring.node.options import ROOT
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
+    from mooring.base.clock import Clock
     from mooring.conform.call.asking import Outcome
     from mooring.csi.driver import Rpc
-    from mooring.inspect.requests import Built
+    from mooring.csi.driver_capabilities import DriverCapabilities
+    from mooring.inspect.built import Built
 
 FAILED: Final = 1
 OUTPUTS: Final = ("yaml", "json")
@@ -48,7 +51,9 @@ class CallFlags(AsKubectlFlags, ProcessFlags):
         "from-pvc", STRING, "", "Build the request that Mooring would send for this claim: NAME, or NAMESPACE/NAME. Words come on top."
     )
     from_pv: str = flag("from-pv", STRING, "", "Build the request that Mooring would send for this PersistentVolume. Words come on top.")
-    node: str = flag("node", STRING, "", "With from-pvc or from-pv: the Node, for ControllerPublishVolume and ControllerUnpublishVolume.")
+    node: str = flag("node", STRING, "", "With from-pvc or from-pv: the Node, for calls about an attachment, and those to a node.")
+    pod: str = flag("pod", STRING, "", "With from-pvc or from-pv: the Pod whose folder a node's call is about, in the claim's namespace.")
+    root_dir: str = flag("root-dir", STRING, ROOT, "The root folder of the node's agent, whose paths the calls to a node have.")
     namespace: str = flag("namespace", NAMESPACE, "", "The claim's namespace. Empty: the kubeconfig's.")
     n: str = flag("n", NAMESPACE, "", "The same as --namespace.")
     timeout_s: float = flag("timeout", DURATION, 60.0, "How long the driver may take to answer.")
@@ -65,8 +70,11 @@ def _check(parsed: Parsed[CallFlags]) -> None:
         raise ConfigError("from-pv: the request is of one object: give --from-pvc or --from-pv", exit_code=2)
     if flags.f and (flags.from_pvc or flags.from_pv):
         raise ConfigError("f: the request is of a file or of an object: give one of them", exit_code=2)
-    if flags.node and not (flags.from_pvc or flags.from_pv):
-        raise ConfigError("node: only with --from-pvc or --from-pv", exit_code=2)
+    for name in ("node", "pod", "root-dir"):
+        if name in parsed.given and not (flags.from_pvc or flags.from_pv):
+            raise ConfigError(f"{name}: only with --from-pvc or --from-pv", exit_code=2)
+    if not flags.root_dir.startswith("/"):
+        raise ConfigError(f"root-dir: {flags.root_dir!r} is no absolute path, as in {ROOT}", exit_code=2)
     if flags.f == flags.secrets_file == "-":
         raise ConfigError("secrets-file: stdin is one file: give the request or the secrets by name")
 
@@ -144,26 +152,40 @@ async def _built(rpc: str, flags: CallFlags, machine: Machine) -> Built:
     from mooring.api.meta import Key
     from mooring.base.clock import LoopClock
     from mooring.cli.clusters import client_for_people, load_config_as_kubectl
-    from mooring.csi.driver_capabilities import capabilities_of
-    from mooring.csi.probe_and_identify import probe_and_identify
-    from mooring.csi.wire_driver import WireDriver
+    from mooring.inspect.built import Objects
+    from mooring.inspect.node_requests import Where
     from mooring.inspect.requests import Requests
 
     clock = LoopClock()
-    driver = WireDriver(address_of(flags.csi_address), clock=clock)
-    await driver.connect(CONNECT_S_MAX)
-    try:
-        info = await probe_and_identify(driver, clock=clock)
-    finally:
-        await driver.close()
+    driver, able = await _introduced(rpc, flags, clock)
     home = flags.namespace or flags.n or load_config_as_kubectl(flags.kubeconfig, machine).namespace
     secrets: Mapping[str, str] | None = {} if flags.secrets_file else None  # those of the file come on top
     async with client_for_people("mooring-call", flags.kubeconfig, machine, clock=clock) as cluster:
-        requests = Requests(cluster, capabilities_of(info), clock, secrets)
+        requests, where = Requests(Objects(cluster, clock, secrets), driver, able), Where(flags.node, flags.pod, Path(flags.root_dir))
         if flags.from_pv:
-            return await requests.from_volume(rpc, flags.from_pv, flags.node)
+            return await requests.from_volume(rpc, flags.from_pv, where)
         namespace, _, name = flags.from_pvc.rpartition("/")
-        return await requests.from_claim(rpc, Key(namespace or home, name), flags.node)
+        return await requests.from_claim(rpc, Key(namespace or home, name), where)
+
+
+async def _introduced(rpc: str, flags: CallFlags, clock: Clock) -> tuple[DriverCapabilities, frozenset[int]]:
+    """The driver's capabilities, and those of its node service for a call to that. Raises DriverError, ConfigError."""
+    from mooring.csi.capabilities import rpcs
+    from mooring.csi.driver import Call
+    from mooring.csi.driver_capabilities import capabilities_of
+    from mooring.csi.probe_and_identify import probe_and_identify
+    from mooring.csi.proto import csi_pb2 as csi
+    from mooring.csi.wire_driver import WireDriver
+
+    driver = WireDriver(address_of(flags.csi_address), clock=clock)
+    await driver.connect(CONNECT_S_MAX)
+    try:
+        info, able = await probe_and_identify(driver, clock=clock), frozenset[int]()
+        if rpc.startswith("Node"):
+            able = rpcs(await driver.node_get_capabilities(csi.NodeGetCapabilitiesRequest(), Call(flags.timeout_s)))
+        return capabilities_of(info), able
+    finally:
+        await driver.close()
 
 
 def _fill(request: Message, words: Sequence[str], flags: CallFlags) -> None:

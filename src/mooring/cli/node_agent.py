@@ -14,7 +14,7 @@ from mooring.base.flags import Parsed, Section, flag
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_manager
 from mooring.cli.tables import AsKubectlFlags, GateFlags, ManagerFlags
-from mooring.node.options import AgentOptions
+from mooring.node.options import ROOT, AgentOptions
 
 if TYPE_CHECKING:
     from mooring.control.manager import Work
@@ -40,7 +40,7 @@ class NodeAgentFlags(AgentOptions, AsKubectlFlags, ManagerFlags, GateFlags):
         "allocatable", PAIRS, {}, "How much of the capacity pods may use; of a resource that is not named, all."
     )
     max_pods: int = flag("max-pods", UINT, 110, "The most pods that may be on the Node.")
-    root_dir: str = flag("root-dir", STRING, "/var/lib/kubelet", "The root folder: sockets, staged and published volumes are below it.")
+    root_dir: str = flag("root-dir", STRING, ROOT, "The root folder: sockets, staged and published volumes are below it.")
 
 
 ELECTION: Final = "leader-election"

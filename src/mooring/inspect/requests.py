@@ -1,10 +1,11 @@
-"""The CSI request that a controller would send for an object, built by that controller's own functions on objects that are read for it.
+"""The CSI request that a controller, or a node's agent, would send for an object: built by their own functions on objects that are read.
 
 | call | from |
 |---|---|
 | CreateVolume | a claim |
 | DeleteVolume, ControllerPublishVolume, ControllerUnpublishVolume | a PersistentVolume |
 | ControllerExpandVolume, ControllerModifyVolume | a PersistentVolume and its claim |
+| those to a node's driver: `node_requests.py` | a PersistentVolume, most with a pod that uses its claim |
 
 The controllers are taken to have no flags but those that are usual. Nothing here writes.
 """
@@ -12,11 +13,10 @@ The controllers are taken to have no flags but those that are usual. Nothing her
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Final
 
 import msgspec
-from google.protobuf.message import Message
 
 from mooring.api.classes import class_of, volume_class_of
 from mooring.api.core import (
@@ -27,21 +27,21 @@ from mooring.api.core import (
     Node,
     PersistentVolume,
     PersistentVolumeClaim,
-    SecretReference,
 )
 from mooring.api.gateway import ReferenceGrant
-from mooring.api.meta import Key, Kind, annotation
+from mooring.api.meta import Key, annotation
+from mooring.api.migration import TranslationError
 from mooring.api.storage import CSI_NODES, STORAGE_CLASSES, VOLUME_ATTACHMENTS, VOLUME_ATTRIBUTES_CLASSES, CSINode, StorageClass
 from mooring.api.volume_names import attachment_name
-from mooring.base.clock import Clock
-from mooring.base.errors import ConfigError
-from mooring.control.secrets import SecretCache
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.csi.volume_capability import AccessModeError
+from mooring.inspect.built import Built, NoRequest, Objects, not_now
+from mooring.inspect.node_requests import NODE_BUILDERS, NOWHERE, NodeRequests, Where
 from mooring.inspect.scene import Shelf
-from mooring.kube.cluster import Cluster
 from mooring.kube.errors import NotFound
 from mooring.kube.list_all import list_all
+from mooring.node.layout import BadName
+from mooring.node.volumes.pods.wishes import UnusableVolume
 from mooring.sidecars.attacher.decide import publish_order
 from mooring.sidecars.attacher.view import NODE_ID_ANNOTATION, ResolvedVolume, as_csi
 from mooring.sidecars.provisioner.claims.decide import decide_claim
@@ -61,42 +61,25 @@ from mooring.sidecars.resizer import names as resizing
 from mooring.sidecars.resizer.requests import RequestError, expand_order, modify_order, size_to_ask
 from mooring.sidecars.resizer.view import is_claim_of, is_true, sizes_of
 
-T = TypeVar("T")
-
-
-class NoRequest(ConfigError):
-    """Nobody would send this call about the object."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text, exit_code=2)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Built:
-    """notes: for people, above all that the controller would not send it now."""
-
-    request: Message
-    notes: tuple[str, ...] = ()
-
 
 class Requests:
-    """driver: the one that would get the calls. secrets: in place of those in the cluster, None to read these."""
+    """driver: the one that would get the calls. able: the capabilities of its node service."""
 
-    def __init__(self, cluster: Cluster, driver: DriverCapabilities, clock: Clock, secrets: Mapping[str, str] | None = None) -> None:
-        self._cluster, self._driver, self._clock, self._given = cluster, driver, clock, secrets
-        self._secrets = SecretCache(cluster, clock)
+    def __init__(self, objects: Objects, driver: DriverCapabilities, able: Collection[int] = ()) -> None:
+        self._objects, self._cluster, self._driver, self._clock = objects, objects.cluster, driver, objects.clock
+        self._node = NodeRequests(objects, driver.name, able)
 
-    async def from_claim(self, rpc: str, key: Key, node: str = "") -> Built:
-        """Raises NoRequest, ApiError, SecretError. node: by its Node's name, where the call is about one."""
+    async def from_claim(self, rpc: str, key: Key, where: Where = NOWHERE) -> Built:
+        """Raises NoRequest, ApiError, SecretError."""
         claim = await self._cluster.get(PERSISTENT_VOLUME_CLAIMS, key.name, key.namespace)
         if rpc == "CreateVolume":
             return await self._create(claim)
         _check_known(rpc)
         if not claim.spec.volume_name:
             raise NoRequest(f"the claim {key} has no volume yet: there is CreateVolume alone")
-        return await self.from_volume(rpc, claim.spec.volume_name, node)
+        return await self.from_volume(rpc, claim.spec.volume_name, where)
 
-    async def from_volume(self, rpc: str, name: str, node: str = "") -> Built:
+    async def from_volume(self, rpc: str, name: str, where: Where = NOWHERE) -> Built:
         """Raises NoRequest, ApiError, SecretError."""
         _check_known(rpc)
         if rpc == "CreateVolume":
@@ -111,8 +94,10 @@ class Requests:
                 f"PersistentVolume {name} is of driver {volume.spec.csi.driver}, and {self._driver.name} answers at --csi-address"
             )
         try:
-            return await _BUILDERS[rpc](self, pv, volume, node)
-        except (AccessModeError, RequestError, ParameterError) as error:
+            if rpc in NODE_BUILDERS:
+                return await NODE_BUILDERS[rpc](self._node, pv, where)
+            return await _BUILDERS[rpc](self, pv, volume, where.node)
+        except (AccessModeError, RequestError, ParameterError, BadName, TranslationError, UnusableVolume) as error:
             raise NoRequest(f"PersistentVolume {name}: {error}") from None
 
     # -- CreateVolume
@@ -135,7 +120,7 @@ class Requests:
                 case LeaveToPopulator():
                     raise NoRequest(str(decision.because))
         order = await self._prepared(view, claim, storage_class, looked)
-        return dataclasses.replace(self._ordered(order, looked), notes=(f"it would not be sent now: {decision.because}",))
+        return dataclasses.replace(self._ordered(order, looked), notes=not_now(str(decision.because)))
 
     async def _prepared(self, view: View, claim: PersistentVolumeClaim, storage_class: StorageClass, looked: Looked) -> Order:
         """The order for a claim that is not due. Raises NoRequest."""
@@ -154,10 +139,10 @@ class Requests:
         return Built(order.whole({} if ref is None else looked.get(Wanted(SECRETS, ref.name, ref.namespace))))
 
     async def _look_up(self, wanted: Wanted, looked: Looked) -> None:
-        if wanted.kind is SECRETS and self._given is not None:
-            looked.found[wanted] = self._given
+        if wanted.kind is SECRETS and self._objects.given is not None:
+            looked.found[wanted] = self._objects.given
         else:
-            await look_up(self._cluster, self._secrets, wanted, looked)
+            await look_up(self._cluster, self._objects.secrets, wanted, looked)
 
     async def _class_of(self, claim: PersistentVolumeClaim) -> StorageClass:
         """Of this driver. Raises NoRequest."""
@@ -178,10 +163,10 @@ class Requests:
         source = source_of(claim)
         origin = None
         if source is not None and source.is_claim:
-            origin = await self._find(PERSISTENT_VOLUME_CLAIMS, source.name, source.namespace)
+            origin = await self._objects.find(PERSISTENT_VOLUME_CLAIMS, source.name, source.namespace)
         if origin is not None:
             cached.claims.put(origin)
-        if claim.spec.volume_name and (pv := await self._find(PERSISTENT_VOLUMES, claim.spec.volume_name)) is not None:
+        if claim.spec.volume_name and (pv := await self._objects.find(PERSISTENT_VOLUMES, claim.spec.volume_name)) is not None:
             cached.volumes.put(pv)
         csi_nodes: Shelf[CSINode] = Shelf()
         if self._driver.topology:
@@ -204,41 +189,33 @@ class Requests:
             records=ClaimRecords(),
         )
 
-    async def _find(self, kind: Kind[T], name: str, namespace: str = "") -> T | None:
-        try:
-            return await self._cluster.get(kind, name, namespace)
-        except NotFound:
-            return None
-
     # -- calls about a volume
 
     async def _delete(self, pv: PersistentVolume, volume: ResolvedVolume, _node: str) -> Built:
         class_name = volume_class_of(pv)
-        shelves = _Shelves(await self._find(STORAGE_CLASSES, class_name) if class_name else None)
+        shelves = _Shelves(await self._objects.find(STORAGE_CLASSES, class_name) if class_name else None)
         view = CacheView(driver=self._driver, claims=shelves.claims, volumes=shelves.volumes, classes=shelves.classes, nodes=shelves.nodes)
-        secrets = await self._values(secret_for(view, pv, migrated=volume.migrated))
+        secrets = await self._objects.secret(secret_for(view, pv, migrated=volume.migrated))
         policy, phase = pv.spec.persistent_volume_reclaim_policy, pv.status.phase
-        notes = (
-            () if (policy, phase) == ("Delete", "Released") else (f"it would not be sent now: the volume is {phase}, its policy {policy}",)
-        )
-        return Built(delete_request(volume.handle, secrets), notes)
+        stays = "" if (policy, phase) == ("Delete", "Released") else f"the volume is {phase}, its policy {policy}"
+        return Built(delete_request(volume.handle, secrets), not_now(stays))
 
     async def _publish(self, _pv: PersistentVolume, volume: ResolvedVolume, node: str) -> Built:
         order = publish_order(self._driver, volume, await self._node_id(node), "")
-        return Built(order.request(await self._values(order.secret)))
+        return Built(order.request(await self._objects.secret(order.secret)))
 
     async def _unpublish(self, _pv: PersistentVolume, volume: ResolvedVolume, node: str) -> Built:
         """The node's id is that which the attachment notes: another machine may have the node's name by now."""
-        attachment = await self._find(VOLUME_ATTACHMENTS, attachment_name(self._driver.name, volume.handle, node))
+        attachment = await self._objects.find(VOLUME_ATTACHMENTS, attachment_name(self._driver.name, volume.handle, node))
         noted = annotation(attachment, NODE_ID_ANNOTATION) if attachment is not None else ""
         order = publish_order(self._driver, volume, noted or await self._node_id(node), "")
-        return Built(order.undone.request(await self._values(order.secret)))
+        return Built(order.undone.request(await self._objects.secret(order.secret)))
 
     async def _node_id(self, node: str) -> str:
         """Raises NoRequest."""
         if not node:
             raise NoRequest("the call is about a node: give --node, with the name of the Node")
-        csi_node = await self._find(CSI_NODES, node)
+        csi_node = await self._objects.find(CSI_NODES, node)
         for entry in (csi_node.spec.drivers if csi_node is not None else None) or ():
             if entry.name == self._driver.name and entry.node_id:
                 return entry.node_id
@@ -248,13 +225,13 @@ class Requests:
         claim = await self._claim_of(pv)
         sizes = sizes_of(claim, pv)
         size = size_to_ask(sizes, is_final=False, on_controller=self._driver.expands, node_pending=is_true(claim, resizing.FS_PENDING))
-        notes: tuple[str, ...] = ()
+        reason = ""
         if size is None:
-            notes = ("it would not be sent now: it is the node's turn",)
+            reason = "it is the node's turn"
         elif sizes.has.value >= sizes.wanted.value and not sizes.step:
-            notes = ("it would not be sent now: the claim has the size that it wants",)
+            reason = "the claim has the size that it wants"
         order = expand_order(volume.spec, size or sizes.wanted, self._driver.single_node_multi_writer, migrated=volume.migrated)
-        return Built(order.request(await self._values(order.secret)), notes)
+        return Built(order.request(await self._objects.secret(order.secret)), not_now(reason))
 
     async def _modify(self, pv: PersistentVolume, _volume: ResolvedVolume, _node: str) -> Built:
         claim = await self._claim_of(pv)
@@ -266,23 +243,17 @@ class Requests:
             raise NoRequest(f"the VolumeAttributesClass {name} is of driver {wanted.driver_name}")
         has_it = claim.status.current_volume_attributes_class_name == name
         order = modify_order(pv, claim, wanted, extra_metadata=False)
-        notes = (f"it would not be sent now: the volume has the class {name}",) if has_it else ()
-        return Built(order.request(await self._values(order.secret)), notes)
+        request = order.request(await self._objects.secret(order.secret))
+        return Built(request, not_now(f"the volume has the class {name}" if has_it else ""))
 
     async def _claim_of(self, pv: PersistentVolume) -> PersistentVolumeClaim:
         """Raises NoRequest."""
         ref = pv.spec.claim_ref
         if ref is not None:
-            claim = await self._find(PERSISTENT_VOLUME_CLAIMS, ref.name, ref.namespace)
+            claim = await self._objects.find(PERSISTENT_VOLUME_CLAIMS, ref.name, ref.namespace)
             if claim is not None and is_claim_of(pv, claim):
                 return claim
         raise NoRequest(f"PersistentVolume {pv.metadata.name} has no claim, whose wish it would be")
-
-    async def _values(self, ref: SecretReference | None) -> Mapping[str, str]:
-        """Raises ApiError, SecretError."""
-        if ref is None:
-            return {}
-        return self._given if self._given is not None else await self._secrets.get(ref)
 
 
 class _Shelves:
@@ -304,7 +275,7 @@ _BUILDERS: Final[Mapping[str, Callable[[Requests, PersistentVolume, ResolvedVolu
     "ControllerExpandVolume": Requests._expand,
     "ControllerModifyVolume": Requests._modify,
 }
-KNOWN: Final = ("CreateVolume", *_BUILDERS)
+KNOWN: Final = ("CreateVolume", *_BUILDERS, *NODE_BUILDERS)
 
 
 def _check_known(rpc: str) -> None:

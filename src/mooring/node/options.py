@@ -12,6 +12,8 @@ from mooring.base.flags import flag, gate
 if TYPE_CHECKING:
     from mooring.node.resources import Resources
 
+ROOT: Final = "/var/lib/kubelet"
+"""A node's root folder, by default."""
 LEASE_S: Final = 40.0
 """How long a Lease lasts, by default."""
 

@@ -114,6 +114,9 @@ async def test_a_request_from_a_file_and_words_on_top(
         (["CreateVolume", "--from-pvc=data", "--from-pv=pv"], "give --from-pvc or --from-pv"),
         (["CreateVolume", "--from-pvc=data", "-f=x"], "of a file or of an object"),
         (["ControllerPublishVolume", "--node=n1"], "only with --from-pvc or --from-pv"),
+        (["NodePublishVolume", "--pod=web"], "pod: only with --from-pvc or --from-pv"),
+        (["NodePublishVolume", "--root-dir=/tmp/n1"], "root-dir: only with --from-pvc or --from-pv"),
+        (["NodePublishVolume", "--from-pvc=data", "--root-dir=n1"], "root-dir: 'n1' is no absolute path"),
     ],
 )
 def test_a_wrong_command_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -163,6 +166,14 @@ def test_a_request_from_the_objects_of_a_cluster(
         assert [claim.handle, "n1"] == [(asked := yaml.safe_load(capsys.readouterr().out))["volume_id"], asked["node_id"]]
         assert 2 == command.run(["call", "ControllerPublishVolume", f"--from-pv={pv}", address])
         assert "give --node" in capsys.readouterr().err
+        cluster.pod("web", claim, node="n1").running()
+        root = cluster.aio.plane.nodes["n1"].root
+        called = ["call", "NodePublishVolume", f"--from-pv={pv}", "--pod=web", address]
+        assert 0 == command.run([*called, "--dry-run"])
+        asked = yaml.safe_load(capsys.readouterr().out)
+        assert asked["target_path"].startswith("/var/lib/kubelet/pods/")
+        assert 0 == command.run([*called, f"--root-dir={root}", "-o=json"]), "once more, as after a lost answer"
+        assert "{}" == capsys.readouterr().out.strip()
         assert 1 == command.run(["call", "CreateVolume", "--from-pvc=other", address])
         assert 'persistentvolumeclaims "other" not found' in capsys.readouterr().err
         assert 1 == command.run(["call", "CreateVolume", "--from-pvc=data", "-n=elsewhere", address])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
 import pytest
@@ -14,7 +14,9 @@ from mooring.api.core import SECRETS
 from mooring.api.meta import Key
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.inspect.requests import KNOWN, Built, NoRequest, Requests
+from mooring.inspect.built import Built, NoRequest, Objects
+from mooring.inspect.node_requests import Where
+from mooring.inspect.requests import KNOWN, Requests
 from mooring.testing.cluster import AsyncCluster
 from mooring.testing.objects import AsyncClaim
 from mooring.testing.opening import ClusterOfTest
@@ -39,7 +41,7 @@ class Zoned(Shelf):
 
 def requests_of(cluster: AsyncCluster, secrets: dict[str, str] | None = None) -> Requests:
     plane = cluster.plane
-    return Requests(plane.users, capabilities_of(plane.info), plane.ports.clock, secrets)
+    return Requests(Objects(plane.users, plane.ports.clock, secrets), capabilities_of(plane.info))
 
 
 async def sent_when_it_goes_on(cluster: AsyncCluster, who: str, rpc: str, done: Awaitable[Any]) -> Message:
@@ -51,9 +53,9 @@ async def sent_when_it_goes_on(cluster: AsyncCluster, who: str, rpc: str, done: 
     return request
 
 
-async def a_class_with_secrets(cluster: AsyncCluster) -> str:
+async def a_class_with_secrets(cluster: AsyncCluster, kinds: Sequence[str] = SECRET_KINDS) -> str:
     parameters = {"speed": "fast"}
-    for kind in SECRET_KINDS:
+    for kind in kinds:
         body = {"metadata": {"name": kind}, "data": {"password": base64.b64encode(f"of {kind}".encode()).decode()}}
         await cluster.plane.users.create(SECRETS.whole(), {"apiVersion": "v1", "kind": "Secret", **body}, "default")
         parameters |= {f"csi.storage.k8s.io/{kind}-secret-name": kind, f"csi.storage.k8s.io/{kind}-secret-namespace": "default"}
@@ -77,9 +79,9 @@ async def test_each_is_the_one_that_the_controller_sends(mooring_cluster: Cluste
     await cluster.pause("attacher")
     web = await cluster.pod("web", "data", node="n2")
     await cluster.passes(seconds=5)
-    built = await requests.from_volume("ControllerPublishVolume", pv, "n2")
+    built = await requests.from_volume("ControllerPublishVolume", pv, Where("n2"))
     assert built == Built(await sent_when_it_goes_on(cluster, "attacher", "ControllerPublishVolume", web.running()))
-    assert built == await requests.from_claim("ControllerPublishVolume", DATA, "n2")
+    assert built == await requests.from_claim("ControllerPublishVolume", DATA, Where("n2"))
 
     await cluster.pause("resizer")
     await claim.patch({"spec": {"resources": {"requests": {"storage": "3Gi"}}}})
@@ -95,11 +97,11 @@ async def test_each_is_the_one_that_the_controller_sends(mooring_cluster: Cluste
     await cluster.pause("attacher")
     await (await web.delete()).gone()
     await cluster.delete("csinodes", "n2")
-    built = await requests.from_volume("ControllerUnpublishVolume", pv, "n2")
+    built = await requests.from_volume("ControllerUnpublishVolume", pv, Where("n2"))
     assert built == Built(await sent_when_it_goes_on(cluster, "attacher", "ControllerUnpublishVolume", cluster.passes(minutes=1)))
     assert [] == await cluster.objects("volumeattachments")
     await cluster.node("n2").agent_restarts()
-    assert built == await requests.from_volume("ControllerUnpublishVolume", pv, "n2"), "without the attachment"
+    assert built == await requests.from_volume("ControllerUnpublishVolume", pv, Where("n2")), "without the attachment"
 
     await cluster.pause("provisioner")
     await (await claim.delete()).gone()
@@ -107,7 +109,8 @@ async def test_each_is_the_one_that_the_controller_sends(mooring_cluster: Cluste
     built = await requests.from_volume("DeleteVolume", pv)
     assert built == Built(await sent_when_it_goes_on(cluster, "provisioner", "DeleteVolume", cluster.passes(minutes=1)))
     assert {"password": "of provisioner"} == dict(built.request.secrets)  # type: ignore[attr-defined]
-    assert {"CreateVolume", "DeleteVolume", *(call for call in KNOWN if call.startswith("Controller"))} == set(KNOWN), "all are tried"
+    others = {call for call in KNOWN if call.startswith(("Controller", "Node"))}
+    assert {"CreateVolume", "DeleteVolume", *others} == set(KNOWN), "all are tried, those to nodes in test_node_requests"
 
 
 async def the_same_copy(cluster: AsyncCluster, **spec: Any) -> Message:
@@ -177,7 +180,7 @@ async def test_what_would_not_be_sent_now_is_built_and_says_so(mooring_cluster: 
 @pytest.mark.parametrize(
     ("rpc", "said"),
     [
-        ("NodeStageVolume", "NodeStageVolume is not built from objects; these are: CreateVolume, DeleteVolume"),
+        ("GetCapacity", "GetCapacity is not built from objects; these are: CreateVolume, DeleteVolume"),
         ("ControllerPublishVolume", "give --node, with the name of the Node"),
         ("ControllerPublishVolume n9", "the driver hostpath.csi.mooring is not registered on node n9"),
         ("ControllerModifyVolume", "the claim names no VolumeAttributesClass"),
@@ -188,7 +191,7 @@ async def test_what_can_t_be_built_is_told_with_the_next_step(mooring_cluster: C
     await (await cluster.claim("data")).bound()
     name, _, node = rpc.partition(" ")
     with pytest.raises(NoRequest) as refused:
-        await requests_of(cluster).from_claim(name, DATA, node)
+        await requests_of(cluster).from_claim(name, DATA, Where(node))
     assert said in str(refused.value)
     assert 2 == refused.value.exit_code
 
@@ -197,7 +200,7 @@ async def test_an_object_of_another_driver_is_refused(mooring_cluster: ClusterOf
     cluster = mooring_cluster.aio
     claim: AsyncClaim = await (await cluster.claim("data")).bound()
     capabilities = capabilities_of(cluster.plane.info)
-    other = Requests(cluster.plane.users, dataclasses.replace(capabilities, name="other.csi"), cluster.plane.ports.clock)
+    other = Requests(Objects(cluster.plane.users, cluster.plane.ports.clock), dataclasses.replace(capabilities, name="other.csi"))
     pv = (await claim.volume())["metadata"]["name"]
     with pytest.raises(NoRequest, match=r"hostpath\.csi\.mooring, and other\.csi answers"):
         await other.from_volume("DeleteVolume", pv)

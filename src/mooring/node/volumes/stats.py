@@ -25,7 +25,7 @@ from mooring.node.layout import KubeletLayout
 from mooring.node.metrics import NodeMetrics
 from mooring.node.volumes.state.actual import ActualState, Stand
 from mooring.node.volumes.state.desired import PodUse
-from mooring.node.volumes.steps.requests import STATS
+from mooring.node.volumes.steps.requests import STATS, VolumeRequests, stats
 from mooring.wire.grpc.codes import Code
 
 _log = logger(__name__)
@@ -53,8 +53,7 @@ def asked_of(actual: ActualState, layout: KubeletLayout) -> Iterator[StatsTarget
         for uid, publication in state.publications.items():
             use = actual.desired.uses(volume.unique).get(uid)
             if publication.stand is Stand.DONE and use is not None:
-                name = publication.spec_name
-                path = layout.block_map(name) / uid if volume.is_block else layout.target(uid, name)
+                path = VolumeRequests(layout, volume).stats_path(uid, publication.spec_name)
                 yield StatsTarget(volume.driver, volume.handle, path, use.namespace, use.claim, use)
 
 
@@ -180,9 +179,8 @@ class VolumeStats:
         driver = self._drivers.get(volume.driver)
         if STATS not in await driver.capabilities():
             return None
-        request = csi.NodeGetVolumeStatsRequest(volume_id=volume.handle, volume_path=str(volume.path))
         try:
-            return usage_of(await driver.rpc.node_get_volume_stats(request, Call(CALL_S)))
+            return usage_of(await driver.rpc.node_get_volume_stats(stats(volume.handle, volume.path), Call(CALL_S)))
         except DriverError as error:
             if error.code == Code.UNIMPLEMENTED:
                 return None

@@ -9,7 +9,7 @@ new volume.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
 import msgspec
@@ -20,13 +20,14 @@ from mooring.api.meta import Key
 from mooring.api.migration import TranslationError, is_migratable, translated
 from mooring.api.pods import FOREIGN_SOURCES, Pod
 from mooring.api.pods import Volume as PodVolume
+from mooring.api.storage import CSIDriverSpec
 from mooring.base.errors import MooringError
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, NotFound
 from mooring.node.drivers import Drivers
 from mooring.node.volumes import reasons as why
 from mooring.node.volumes.pods.selinux import LabelConflict, mount_label
-from mooring.node.volumes.state.actual import ActualState, Stand, VolumeState
+from mooring.node.volumes.state.actual import Stand, VolumeState
 from mooring.node.volumes.state.desired import PodUse, Volume, decide_growth, of_inline_source, of_persistent_volume, size_bytes_of
 from mooring.node.volumes.steps.requests import EXPANDS
 
@@ -82,16 +83,19 @@ def _claim_name(pod: Pod, volume: PodVolume) -> str:
 class Wishes:
     """Finds out what a pod's volumes are: one GET for the claim and one for its PersistentVolume.
 
-    labels_all: every volume of a driver that takes SELinux labels gets its pod's, not only those that one pod alone may use.
+    driver_spec: of the CSIDriver by its name. labels_all: every volume of a driver that takes SELinux labels gets its pod's, not only those
+    that one pod alone may use.
     """
 
-    def __init__(self, cluster: Cluster, actual: ActualState, drivers: Drivers, *, labels_all: bool = False) -> None:
-        self._cluster, self._actual, self._drivers, self._labels_all = cluster, actual, drivers, labels_all
+    def __init__(
+        self, cluster: Cluster, driver_spec: Callable[[str], CSIDriverSpec], drivers: Drivers, *, labels_all: bool = False
+    ) -> None:
+        self._cluster, self._driver_spec, self._drivers, self._labels_all = cluster, driver_spec, drivers, labels_all
         self.default_label = ""  # until the host is known
 
     def may_change(self, volume: Volume) -> bool:
         """True for a volume that is published again and again, or may grow: a node may get claims, and not watch them."""
-        return self._actual.driver_spec(volume.driver).requires_republish or (
+        return self._driver_spec(volume.driver).requires_republish or (
             not volume.is_inline and self._drivers.may_be_able(volume.driver, EXPANDS)
         )
 
@@ -127,7 +131,7 @@ class Wishes:
 
     async def _claimed(self, pod: Pod, pod_volume: PodVolume) -> tuple[Volume, PodUse]:
         claim = await self._claim(pod, pod_volume)
-        pv = _as_csi(await self._persistent_volume(claim))
+        pv = as_csi(await self._persistent_volume(claim))
         source_claim = pod_volume.persistent_volume_claim
         read_only = source_claim is not None and source_claim.read_only
         volume, name = of_persistent_volume(pv, decide_growth(claim, pv), size_bytes_of(claim)), claim.metadata.name
@@ -144,7 +148,7 @@ class Wishes:
 
     def _label(self, pod: Pod, name: str, volume: Volume) -> str:
         """The SELinux label for a PersistentVolume's volume in the pod, "" for none. Raises LabelConflict."""
-        if not self._actual.driver_spec(volume.driver).se_linux_mount or not (volume.is_for_one_pod or self._labels_all):
+        if not self._driver_spec(volume.driver).se_linux_mount or not (volume.is_for_one_pod or self._labels_all):
             return ""
         return mount_label(self.default_label, pod, name)
 
@@ -183,7 +187,7 @@ class Wishes:
         return pv
 
 
-def _as_csi(pv: PersistentVolume) -> PersistentVolume:
+def as_csi(pv: PersistentVolume) -> PersistentVolume:
     """As its CSI driver sees it, also one that the driver took over. Raises Unusable, TranslationError."""
     if pv.spec.csi is not None:
         return pv

@@ -189,7 +189,7 @@ class ActualState:
 
     def is_attachable(self, volume: Volume) -> bool:
         """True for a volume that the controller attaches to the node first."""
-        return not volume.is_inline and self.driver_spec(volume.driver).attach_required is not False
+        return is_attachable(volume, self.driver_spec(volume.driver))
 
     @property
     def attached(self) -> frozenset[str]:
@@ -259,6 +259,11 @@ class ActualState:
     def forget_pod(self, uid: str) -> None:
         """Neither the pod nor anything of its volumes is here."""
         self.keys.pop(uid, None)
+
+
+def is_attachable(volume: Volume, spec: CSIDriverSpec) -> bool:
+    """True for a volume that a controller attaches to its node first. spec: of its CSIDriver."""
+    return not volume.is_inline and spec.attach_required is not False
 
 
 def attached_to(node: Node) -> frozenset[str]:

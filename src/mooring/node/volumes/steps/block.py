@@ -21,7 +21,6 @@ from typing import Final
 from mooring.base.folders import sync_folder
 from mooring.csi.driver import Call
 from mooring.csi.errors import DriverError
-from mooring.csi.proto import csi_pb2 as csi
 from mooring.mounts import system
 from mooring.mounts.mountinfo import MountTable
 from mooring.node.drivers import CALL_S
@@ -30,6 +29,7 @@ from mooring.node.volumes.state.actual import Publication, Stand, VolumeState
 from mooring.node.volumes.state.desired import PodUse, Volume
 from mooring.node.volumes.state.folders import LeftOver, read_mount_table, remove_folder, remove_record, remove_target, write_record
 from mooring.node.volumes.steps import requests
+from mooring.node.volumes.steps.requests import VolumeRequests
 from mooring.node.volumes.steps.tools import StepContext, StepTools
 
 _MODE: Final = 0o750
@@ -44,7 +44,7 @@ class BlockSteps(StepTools):
         super().__init__(around)
         self._files = files or BlockFiles(around.layout)
 
-    async def stage(self, state: VolumeState, _use: PodUse) -> None:
+    async def stage(self, state: VolumeState, use: PodUse) -> None:
         """The device is on this node afterwards, for any pod."""
         volume, step, before = state.volume, "SetUpDevice", state.device
         driver, able = await self._able(volume, step)
@@ -53,10 +53,9 @@ class BlockSteps(StepTools):
         state.device, state.may_be_staged = Stand.UNCERTAIN, state.may_be_staged or stages
         await self._on_disk(volume, step, lambda: self._files.begin(volume.spec_name, self._publish_record(volume, ""), stages=stages))
         if stages:
-            staging = self._layout.block_staging(volume.spec_name)
+            about = VolumeRequests(self._layout, volume, able, state.context or {})
             try:
-                request = requests.stage(volume, staging, able, None, state.context or {}, secrets)
-                await driver.rpc.node_stage_volume(request, Call(CALL_S))
+                await driver.rpc.node_stage_volume(about.stage(use, secrets), Call(CALL_S))
             except DriverError as error:
                 self._forget_secret(volume.stage_secret)
                 if error.final and before is Stand.ABSENT:
@@ -73,14 +72,13 @@ class BlockSteps(StepTools):
             await self.stage(state, use)
         injected = await self._injection(volume, use, step)
         secrets = await self._secret(volume.publish_secret, step)
-        target, staging = self._layout.block_publish(volume.spec_name, use.uid), self._layout.block_staging(volume.spec_name)
         publication = state.publications.setdefault(use.uid, Publication(volume.spec_name, Stand.ABSENT))
         before = publication.stand
         publication.stand = Stand.UNCERTAIN
         await self._on_disk(volume, step, self._files.begin_publish, volume.spec_name, use.uid, pod=use.uid)
-        request = requests.publish(volume, use, target, staging, able, state.context or {}, secrets, injected.context)
+        about = VolumeRequests(self._layout, volume, able, state.context or {})
         try:
-            await driver.rpc.node_publish_volume(request, Call(CALL_S))
+            await driver.rpc.node_publish_volume(about.publish(use, secrets, injected), Call(CALL_S))
         except DriverError as error:
             self._forget_secret(volume.publish_secret)
             if before is Stand.DONE:  # what the pod has is as it was
@@ -101,8 +99,7 @@ class BlockSteps(StepTools):
         driver = self._driver(volume, step)
         state.publications[uid].stand = Stand.UNCERTAIN
         await self._on_disk(volume, step, self._files.unmap, spec_name, uid, pod=uid)
-        target = str(self._layout.block_publish(spec_name, uid))
-        request = csi.NodeUnpublishVolumeRequest(volume_id=volume.handle, target_path=target)
+        request = VolumeRequests(self._layout, volume).unpublish(uid, spec_name)
         call = driver.rpc.node_unpublish_volume(request, Call(CALL_S))
         await self._take_back(volume, step, call, self._files.end_publish, spec_name, uid, pod=uid)
         state.was_given_back(uid, self._around.clock.now())
@@ -116,9 +113,7 @@ class BlockSteps(StepTools):
         state.device = Stand.UNCERTAIN
         driver, able = await self._able(volume, step) if state.may_be_staged else (None, frozenset[int]())
         if driver is not None and requests.STAGES in able:
-            staging = str(self._layout.block_staging(volume.spec_name))
-            request = csi.NodeUnstageVolumeRequest(volume_id=volume.handle, staging_target_path=staging)
-            call = driver.rpc.node_unstage_volume(request, Call(CALL_S))
+            call = driver.rpc.node_unstage_volume(VolumeRequests(self._layout, volume).unstage(), Call(CALL_S))
             await self._take_back(volume, step, call, self._files.end, volume.spec_name)
         else:
             await self._on_disk(volume, step, self._files.end, volume.spec_name)

@@ -13,14 +13,13 @@ from typing import Final
 from mooring.api.meta import Key
 from mooring.csi.driver import Call
 from mooring.csi.errors import DriverError
-from mooring.csi.proto import csi_pb2 as csi
 from mooring.node.drivers import CALL_S
 from mooring.node.volumes.state.actual import Publication, Stand, VolumeState
 from mooring.node.volumes.state.desired import PodUse, Volume
 from mooring.node.volumes.state.folders import EPHEMERAL, PERSISTENT, VolumeFiles, read_record, staging_record
 from mooring.node.volumes.steps import requests
 from mooring.node.volumes.steps.fs_group import Walk
-from mooring.node.volumes.steps.requests import POLICY_DEFAULT, sets_group
+from mooring.node.volumes.steps.requests import POLICY_DEFAULT, VolumeRequests, sets_group, unsupported_mode
 from mooring.node.volumes.steps.tools import StepContext, StepTools
 
 SLOW_S: Final = 30.0
@@ -48,15 +47,14 @@ class FileSystemSteps(StepTools):
             state.device, state.is_unstaged, state.label = Stand.DONE, True, use.label
             return
         secrets = await self._secret(volume.stage_secret, step)
-        staging = self._layout.staging(volume.driver, volume.handle)
-        before = state.device
+        about = VolumeRequests(self._layout, volume, able, state.context or {})
+        staging, before = about.staging, state.device
         record = staging_record(volume.driver, volume.handle, use.label)
         state.device, state.label = Stand.UNCERTAIN, use.label  # a folder without a record is left to be removed, too
         state.may_be_staged = True
         await self._on_disk(volume, step, self._files.begin, staging.parent, record, staging.name)
-        request = requests.stage(volume.labelled(use.label), staging, able, use.fs_group, state.context or {}, secrets)
         try:
-            await driver.rpc.node_stage_volume(request, Call(CALL_S))
+            await driver.rpc.node_stage_volume(about.stage(use, secrets), Call(CALL_S))
         except DriverError as error:
             self._forget_secret(volume.stage_secret)
             if error.final and before is Stand.ABSENT:
@@ -69,24 +67,20 @@ class FileSystemSteps(StepTools):
         """The volume is in the pod's folder afterwards. volume: as the pod's own PersistentVolume has it."""
         step = "SetUp"
         driver, able = await self._able(volume, step)
-        staging = self._layout.staging(volume.driver, volume.handle) if requests.STAGES in able and not volume.is_inline else None
         policy = self._policy(volume, step)
-        if staging is not None and state.is_unstaged:  # the driver has come to stage volumes since
+        if state.is_unstaged and requests.STAGES in able and not volume.is_inline:  # the driver has come to stage volumes since
             await self.stage(state, use)
         injected = await self._injection(volume, use, step)
         secrets = await self._secret(volume.publish_secret, step)
-        target = self._layout.target(use.uid, volume.spec_name)
+        about = VolumeRequests(self._layout, volume, able, state.context or {})
+        target = about.target(use.uid, volume.spec_name)
         publication = state.publications.setdefault(use.uid, Publication(volume.spec_name, Stand.ABSENT))
         before = publication.stand
         mode = EPHEMERAL if volume.is_inline else PERSISTENT
         publication.stand, state.label = Stand.UNCERTAIN, use.label
         await self._on_disk(volume, step, self._files.begin, target.parent, self._publish_record(volume, mode, use.label), pod=use.uid)
-        all_secrets = {**secrets, **injected.secrets}
-        request = requests.publish(
-            volume.labelled(use.label), use, target, staging, able, state.context or {}, all_secrets, injected.context
-        )
         try:
-            await driver.rpc.node_publish_volume(request, Call(CALL_S))
+            await driver.rpc.node_publish_volume(about.publish(use, secrets, injected), Call(CALL_S))
         except DriverError as error:
             self._forget_secret(volume.publish_secret)
             if before is Stand.DONE:  # what the pod has is as it was
@@ -108,19 +102,20 @@ class FileSystemSteps(StepTools):
     async def unpublish(self, state: VolumeState, uid: str) -> None:
         """Nothing of the volume is in the pod's folder afterwards."""
         volume, step, publication = state.volume, "TearDown", state.publications[uid]
-        target = self._layout.target(uid, publication.spec_name)
+        about = VolumeRequests(self._layout, volume)
+        target = about.target(uid, publication.spec_name)
         driver = self._driver(volume, step)
         publication.stand = Stand.UNCERTAIN
         await self._on_disk(volume, step, self._files.end_sub_paths, self._layout.sub_paths(uid, publication.spec_name), pod=uid)
-        request = csi.NodeUnpublishVolumeRequest(volume_id=volume.handle, target_path=str(target))
-        call = driver.rpc.node_unpublish_volume(request, Call(CALL_S))
+        call = driver.rpc.node_unpublish_volume(about.unpublish(uid, publication.spec_name), Call(CALL_S))
         await self._take_back(volume, step, call, self._files.end, target.parent, target.name, pod=uid)
         state.was_given_back(uid, self._around.clock.now())
 
     async def unstage(self, state: VolumeState) -> None:
         """The device has left this node afterwards. Where neither a record nor a mount is there, it has left already."""
         volume, step = state.volume, "UnmountDevice"
-        staging = self._layout.staging(volume.driver, volume.handle)
+        about = VolumeRequests(self._layout, volume)
+        staging = about.staging
         record = await self._on_disk(volume, step, read_record, staging.parent)
         if record is None and not await self._on_disk(volume, step, self._files.is_mounted, staging):
             await self._on_disk(volume, step, self._files.end, staging.parent, staging.name)
@@ -135,8 +130,7 @@ class FileSystemSteps(StepTools):
             raise self._failed(step, text)
         state.device = Stand.UNCERTAIN
         if requests.STAGES in able:
-            request = csi.NodeUnstageVolumeRequest(volume_id=volume.handle, staging_target_path=str(staging))
-            call = driver.rpc.node_unstage_volume(request, Call(CALL_S))
+            call = driver.rpc.node_unstage_volume(about.unstage(), Call(CALL_S))
             await self._take_back(volume, step, call, self._files.end, staging.parent, staging.name)
         else:
             await self._on_disk(volume, step, self._files.end, staging.parent, staging.name)
@@ -147,10 +141,9 @@ class FileSystemSteps(StepTools):
     def _policy(self, volume: Volume, step: str) -> str:
         """The driver's fsGroupPolicy. Raises StepFailed for a driver that does not take volumes of this kind."""
         found = self._around.csi_drivers.store.get(Key("", volume.driver))
-        mode = EPHEMERAL if volume.is_inline else PERSISTENT
-        modes = (found.spec.volume_lifecycle_modes if found is not None else None) or (PERSISTENT,)
-        if mode not in modes:
-            raise self._failed(step, f'volume mode "{mode}" not supported by driver {volume.driver} (only supports {", ".join(modes)})')
+        modes = found.spec.volume_lifecycle_modes if found is not None else None
+        if problem := unsupported_mode(volume, modes):
+            raise self._failed(step, problem)
         return (found.spec.fs_group_policy if found is not None else None) or POLICY_DEFAULT
 
     def stop_walks(self) -> None:

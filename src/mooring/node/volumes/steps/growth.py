@@ -59,12 +59,8 @@ class GrowthSteps(StepTools):
         if not (growth.in_progress or growth.is_old or growth.is_written):
             version = (await self._write(growth, begun_patch(growth))).metadata.resource_version
         name = state.publications[use.uid].spec_name
-        if volume.is_block:
-            path, staging = self._layout.block_publish(name, use.uid), self._layout.block_staging(name)
-        else:
-            path, staging = self._layout.target(use.uid, name), self._layout.staging(volume.driver, volume.handle)
+        request = requests.VolumeRequests(self._layout, volume, able).expand(use.uid, name, growth.size_bytes, secrets)
         try:
-            request = requests.expand(volume, path, staging, able, growth.size_bytes, secrets)
             await driver.rpc.node_expand_volume(request, Call(CALL_S))
         except DriverError as error:
             await self._refused(state, growth, error)

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from mooring.api.core import SERVICE_ACCOUNT_TOKENS
 from mooring.api.meta import Key
-from mooring.api.storage import CSIDriver, TokenRequest
+from mooring.api.storage import CSIDriver, CSIDriverSpec, TokenRequest
 from mooring.base.clock import Clock, parse_rfc3339
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError
+from mooring.node.layout import KubeletLayout
 from mooring.node.volumes.state.desired import PodUse, Volume
+from mooring.node.volumes.state.folders import EPHEMERAL as EPHEMERAL_MODE
+from mooring.node.volumes.state.folders import PERSISTENT as PERSISTENT_MODE
 
 _Mode = csi.VolumeCapability.AccessMode
 _Rpc = csi.NodeServiceCapability.RPC
@@ -119,6 +122,77 @@ def publish(
     )
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class VolumeRequests:
+    """The requests about one volume on a node: whoever sends one, or shows it, takes it from here.
+
+    able: the driver's node capabilities. context: the attachment's metadata. spec_name, in methods: of the PersistentVolume by which the
+    pod has it.
+    """
+
+    layout: KubeletLayout
+    volume: Volume
+    able: Collection[int] = frozenset()
+    context: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def staging(self) -> Path:
+        """Where the driver stages it."""
+        volume = self.volume
+        return self.layout.block_staging(volume.spec_name) if volume.is_block else self.layout.staging(volume.driver, volume.handle)
+
+    def target(self, pod_uid: str, spec_name: str) -> Path:
+        """Where the driver publishes it to the pod."""
+        return self.layout.block_publish(spec_name, pod_uid) if self.volume.is_block else self.layout.target(pod_uid, spec_name)
+
+    def stage(self, use: PodUse, secrets: Mapping[str, str]) -> csi.NodeStageVolumeRequest:
+        """use: of the first pod, whose group and label the volume gets."""
+        return stage(self.volume.labelled(use.label), self.staging, self.able, use.fs_group, self.context, secrets)
+
+    def unstage(self) -> csi.NodeUnstageVolumeRequest:
+        return csi.NodeUnstageVolumeRequest(volume_id=self.volume.handle, staging_target_path=str(self.staging))
+
+    def publish(self, use: PodUse, secrets: Mapping[str, str], injected: Injected) -> csi.NodePublishVolumeRequest:
+        """A device has a staging path also where the driver stages nothing, as in the kubelet."""
+        volume = self.volume
+        is_staged = volume.is_block or (STAGES in self.able and not volume.is_inline)
+        return publish(
+            volume.labelled(use.label),
+            use,
+            self.target(use.uid, volume.spec_name),
+            self.staging if is_staged else None,
+            self.able,
+            self.context,
+            {**secrets, **injected.secrets},
+            injected.context,
+        )
+
+    def unpublish(self, pod_uid: str, spec_name: str) -> csi.NodeUnpublishVolumeRequest:
+        return csi.NodeUnpublishVolumeRequest(volume_id=self.volume.handle, target_path=str(self.target(pod_uid, spec_name)))
+
+    def expand(self, pod_uid: str, spec_name: str, size_bytes: int, secrets: Mapping[str, str]) -> csi.NodeExpandVolumeRequest:
+        return expand(self.volume, self.target(pod_uid, spec_name), self.staging, self.able, size_bytes, secrets)
+
+    def stats_path(self, pod_uid: str, spec_name: str) -> Path:
+        """Where the driver is asked how full the volume is in the pod."""
+        if self.volume.is_block:
+            return self.layout.block_map(spec_name) / pod_uid
+        return self.layout.target(pod_uid, spec_name)
+
+    def stats(self, pod_uid: str, spec_name: str) -> csi.NodeGetVolumeStatsRequest:
+        return stats(self.volume.handle, self.stats_path(pod_uid, spec_name))
+
+
+def stats(handle: str, path: Path) -> csi.NodeGetVolumeStatsRequest:
+    return csi.NodeGetVolumeStatsRequest(volume_id=handle, volume_path=str(path))
+
+
+def unsupported_mode(volume: Volume, modes: Sequence[str] | None) -> str:
+    """The text about a driver that does not take volumes of this kind, "" for one that does. modes: the CSIDriver's."""
+    mode, known = EPHEMERAL_MODE if volume.is_inline else PERSISTENT_MODE, modes or (PERSISTENT_MODE,)
+    return "" if mode in known else f'volume mode "{mode}" not supported by driver {volume.driver} (only supports {", ".join(known)})'
+
+
 def sets_group(volume: Volume, use: PodUse, policy: str, able: Collection[int]) -> bool:
     """True when the node has to change the group of what is in the volume. policy: the CSIDriver's fsGroupPolicy."""
     if use.fs_group is None or use.read_only or MOUNT_GROUP in able or policy == "None":
@@ -156,21 +230,10 @@ class Injector:
         csi_driver = self._csi_drivers.store.get(Key("", volume.driver))
         if csi_driver is None:
             return Injected()
-        spec, context, secrets = csi_driver.spec, {}, {}
-        if spec.pod_info_on_mount:
-            context = {**pod_info(use), EPHEMERAL: "true" if volume.is_inline else "false"}
-        if spec.token_requests and not volume.is_block:
-            tokens = {request.audience: await self._token(use, request) for request in spec.token_requests}
-            text = json.dumps(
-                {audience: {"token": token.text, "expirationTimestamp": token.expires} for audience, token in tokens.items()},
-                sort_keys=True,
-                separators=(",", ":"),
-            )
-            if spec.service_account_token_in_secrets:
-                secrets = {TOKENS: text}
-            else:
-                context = {**context, TOKENS: text}
-        return Injected(context, secrets)
+        spec, tokens = csi_driver.spec, dict[str, _Token]()
+        for request in wanted_tokens(spec, volume):
+            tokens[request.audience] = await self._token(use, request)
+        return injected(spec, volume, use, _as_text(tokens) if tokens else "")
 
     async def _token(self, use: PodUse, request: TokenRequest) -> _Token:
         now = self._clock.wall_s()
@@ -201,6 +264,25 @@ class Injector:
             raise ApiError(f"the token for audience {request.audience!r} has no expirationTimestamp that can be read: {error}") from None
         renew_at = min(now + (expires_at - now) * RENEW_SHARE, now + AGE_S_MAX)
         return _Token(answer.status.token, answer.status.expiration_timestamp, renew_at, expires_at)
+
+
+def _as_text(tokens: Mapping[str, _Token]) -> str:
+    """As drivers get them, by audience."""
+    fields = {audience: {"token": token.text, "expirationTimestamp": token.expires} for audience, token in tokens.items()}
+    return json.dumps(fields, sort_keys=True, separators=(",", ":"))
+
+
+def wanted_tokens(spec: CSIDriverSpec, volume: Volume) -> tuple[TokenRequest, ...]:
+    """The tokens of the pod's service account that the driver asks for."""
+    return () if volume.is_block else (spec.token_requests or ())
+
+
+def injected(spec: CSIDriverSpec, volume: Volume, use: PodUse, tokens: str) -> Injected:
+    """The pod's data that the driver asks for. tokens: as text, "" for none."""
+    context = {**pod_info(use), EPHEMERAL: "true" if volume.is_inline else "false"} if spec.pod_info_on_mount else {}
+    if tokens and spec.service_account_token_in_secrets:
+        return Injected(context, {TOKENS: tokens})
+    return Injected({**context, TOKENS: tokens} if tokens else context)
 
 
 def pod_info(use: PodUse) -> dict[str, str]:

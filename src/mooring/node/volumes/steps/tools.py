@@ -14,7 +14,7 @@ from concurrent.futures import Executor, Future
 from typing import Any, Final, TypeVar
 
 from mooring.api.core import SecretReference
-from mooring.api.storage import VOLUME_ATTACHMENTS, CSIDriver
+from mooring.api.storage import VOLUME_ATTACHMENTS, CSIDriver, VolumeAttachment
 from mooring.api.volume_names import attachment_name
 from mooring.base.backoff import BackOff
 from mooring.base.clock import Clock
@@ -165,6 +165,21 @@ class StepContext:
     threads: Threads = dataclasses.field(default_factory=Threads)
 
 
+def why_not_attached(attachment: VolumeAttachment, handle: str) -> str:
+    """The text about an attachment by which no volume can be mounted, "" for one that says that the volume is attached."""
+    if attachment.metadata.deletion_timestamp is not None:
+        return "volume attachment is being deleted"
+    if attachment.status.attached:
+        return ""
+    error = attachment.status.attach_error
+    return (error.message if error is not None else "") or f"volume {handle} is not attached: {attachment.metadata.name} does not say so"
+
+
+def noted_in(attachment: VolumeAttachment) -> Mapping[str, str]:
+    """What the attacher noted for the node: the publish context of its calls."""
+    return attachment.status.attachment_metadata or {}
+
+
 class StepTools:
     """reason: of the events of steps that failed."""
 
@@ -205,12 +220,9 @@ class StepTools:
             attachment = await self._around.cluster.get(VOLUME_ATTACHMENTS, name)
         except ApiError as error:
             raise StepFailed(step, str(error)) from None
-        if attachment.metadata.deletion_timestamp is not None:
-            raise StepFailed(step, "volume attachment is being deleted")
-        if not attachment.status.attached:
-            error_text = attachment.status.attach_error.message if attachment.status.attach_error is not None else ""
-            raise StepFailed(step, error_text or f"volume {volume.handle} is not attached: {name} does not say so")
-        state.context = attachment.status.attachment_metadata or {}
+        if problem := why_not_attached(attachment, volume.handle):
+            raise StepFailed(step, problem)
+        state.context = noted_in(attachment)
 
     async def _secret(self, reference: SecretReference | None, step: str) -> Mapping[str, str]:
         if reference is None:
