@@ -48,6 +48,7 @@ class Condition(ApiStruct, frozen=True):
     reason: str = ""
     message: str = ""
     last_transition_time: str | None = None
+    last_probe_time: str | None = None
 
 
 class ObjectMeta(ApiStruct, frozen=True):

@@ -146,6 +146,11 @@ def _sizes_need_no_step() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(expansion_decide, "_mark", unmarked)
 
 
+def _marks_come_late() -> contextlib.AbstractContextManager[Any]:
+    """The first call of a process writes nothing where the claim shows the size or class already, whoever has said so."""
+    return mock.patch.object(view.View, "may_be_written_late", return_value=False)
+
+
 _NOT_WELL: Final = {"unserved", "sizes-differ", "class-differs", "state-left", "unsettled"}
 
 BUGS: Final[Mapping[str, Bug]] = {
@@ -159,10 +164,11 @@ BUGS: Final[Mapping[str, Bug]] = {
     "sizes-held-up": Bug(_sizes_are_held_up, {"held-up"}, first_seed=146),
     "volumes-late": Bug(_volumes_are_written_late, {"pv-shrank", "sizes-differ"}, first_seed=4),
     "failures-late": Bug(_failures_are_written_on_what_is_done, {"state-left"}, first_seed=7567),
-    "lost-answers-forgotten": Bug(_lost_answers_are_forgotten, {"overtaken", "node-overridden"}, first_seed=1412),
+    "lost-answers-forgotten": Bug(_lost_answers_are_forgotten, {"overtaken", "node-overridden"}, first_seed=3625),
     "volumes-believed": Bug(_volumes_are_believed, {"class-differs", "sizes-differ", "node-overridden"}, first_seed=4299),
     "nodes-without-size": Bug(_nodes_get_no_size, {"node-overridden"}, first_seed=14098),
     "steps-unwritten": Bug(_sizes_need_no_step, {"overtaken"}, first_seed=2638),
+    "marks-late": Bug(_marks_come_late, {"overtaken"}, first_seed=3337),
     "answers-unheard": Bug(answers_show_nothing, {*_NOT_WELL, "hot-loop"}, first_seed=11841),
     "set-back-unnoticed": Bug(set_backs_are_not_noticed, _NOT_WELL, first_seed=25),
     "answers-prove-nothing": Bug(_answers_prove_nothing, _NOT_WELL, first_seed=69),

@@ -26,6 +26,10 @@ VOLUME = frozenset({volume_changed("pv")})
 ROX_RWO = "CSI does not support ReadOnlyMany and ReadWriteOnce on the same PersistentVolume"
 MODE = csi.VolumeCapability.AccessMode
 
+VERSION = "1"
+"""Of the claim in the cache."""
+MARKED = {"marked_from": "0"}
+
 
 def decided(claim: Any = None, pv: Any = None, **view: Any) -> Decision:
     """A claim with 1 GiB that asks for 2, unless said otherwise."""
@@ -107,13 +111,14 @@ def test_R1_the_claim_is_marked_and_the_driver_asked():
     ("claim", "pv", "remembered", "mark", "gib"),
     [
         pytest.param(claim_body(5, 3, 10, INFEASIBLE), pv_body(3), {}, Mark("5Gi", anew=True), 5, id="R8"),
-        pytest.param(claim_body(5, 3, 10, PROGRESS, conditions=[RESIZING]), pv_body(3), {}, None, 10, id="R9"),
+        pytest.param(claim_body(5, 3, 10, PROGRESS, conditions=[RESIZING]), pv_body(3), {}, Mark("10Gi", anew=False), 10, id="R9-R34"),
+        pytest.param(claim_body(5, 3, 10, PROGRESS, conditions=[RESIZING]), pv_body(3), MARKED, None, 10, id="R9-its-own-mark"),
         pytest.param(
             claim_body(5, 3, 10, PROGRESS, conditions=[RESIZING]), pv_body(3), {"error": "Internal"}, Mark("5Gi", anew=True), 5, id="R10"
         ),
         pytest.param(
             claim_body(5, 3, 10, PROGRESS, conditions=[RESIZING, condition(names.CONTROLLER_ERROR, reason="Internal")]),
-            *(pv_body(3), {}, None, 10),
+            *(pv_body(3), {}, Mark("10Gi", anew=False), 10),
             id="R10-after-a-restart-a-call-may-have-followed-the-error",
         ),
         pytest.param(
@@ -123,7 +128,7 @@ def test_R1_the_claim_is_marked_and_the_driver_asked():
         ),
         pytest.param(
             claim_body(5, 3, 10, PROGRESS, conditions=[RESIZING, condition(names.CONTROLLER_ERROR)]),
-            *(pv_body(3), {}, None, 10),
+            *(pv_body(3), {}, Mark("10Gi", anew=False), 10),
             id="an-error-of-the-go-resizer-has-no-reason",
         ),
         pytest.param(claim_body(5, 3, 10, PROGRESS), pv_body(3), {"error": "Aborted"}, Mark("10Gi", anew=False), 10, id="R18"),
@@ -281,15 +286,36 @@ def test_R21_the_users_of_a_volume_are_waited_for():
 @pytest.mark.parametrize(
     ("pods", "options", "remembered"),
     [
-        pytest.param(KnownPods(()), {}, {}, id="R21-no-pod"),
-        pytest.param(KnownPods(None, NOW - 10), {}, {}, id="pods-can-not-be-known"),
-        pytest.param(KnownPods(("user",)), {"handle_volume_inuse_error": False}, {}, id="R22"),
+        pytest.param(KnownPods(()), {}, MARKED, id="R21-no-pod"),
+        pytest.param(KnownPods(None, NOW - 10), {}, MARKED, id="pods-can-not-be-known"),
+        pytest.param(KnownPods(("user",)), {"handle_volume_inuse_error": False}, MARKED, id="R22"),
         pytest.param(KnownPods(("user",)), {}, {"error": "Internal"}, id="another-error-since"),
     ],
 )
 def test_the_users_of_a_volume_are_not_waited_for(pods, options, remembered):
     claim = claim_body(2, 1, 2, PROGRESS, conditions=[RESIZING, IN_USE])
     assert [Expand] == steps(decided(claim, pods=pods, options=options, remembered=remembered))
+
+
+@pytest.mark.parametrize(
+    ("remembered", "options", "marks"),
+    [
+        pytest.param({}, {}, [Mark("2Gi", anew=False)], id="another-process-has-marked-it"),
+        pytest.param({"marked_from": VERSION}, {}, [Mark("2Gi", anew=False)], id="its-own-mark-was-not-done"),
+        pytest.param(MARKED, {}, [], id="its-own-mark-stands"),
+        pytest.param({}, {"recover": False}, [], id="without-recovery-no-size-is-on-the-claim"),
+    ],
+)
+def test_R34_the_first_call_for_what_another_process_has_marked_marks_it_first(remembered, options, marks):
+    decision = decided(claim_body(2, 1, 2, PROGRESS, conditions=[RESIZING]), remembered=remembered, options=options)
+    assert marks == list(decision.actions[:-1])
+    assert isinstance(decision.actions[-1], Expand)
+
+
+def test_R34_nothing_is_written_where_the_driver_is_not_called():
+    begun = claim_body(2, 1, 2, PROGRESS, conditions=[RESIZING])
+    assert [ExpandOnNode] == steps(decided(begun, driver=facts(expands=False)))
+    assert [] == steps(decided(begun, in_flight={"handle": "the modification"}))
 
 
 def test_R21_pods_are_asked_for_when_they_are_needed():

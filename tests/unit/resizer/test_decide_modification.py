@@ -28,6 +28,8 @@ def refused(code: str) -> Any:
 
 INVALID = refused("InvalidArgument")
 
+MARKED = {"marked_from": "0"}
+
 
 def decided(claim: Any = None, pv: Any = None, **view: Any) -> Decision:
     """A claim on class a that asks for b, unless said otherwise. vac: its wish; current: what it has; ms and target: under way."""
@@ -79,12 +81,17 @@ def test_a_missing_volume_is_waited_for():
 @pytest.mark.parametrize(
     ("claim", "remembered", "target", "is_marked"),
     [
-        pytest.param(claim_body(vac="c", ms="InProgress", target="b", conditions=[MODIFYING]), {}, "b", True, id="M13"),
-        pytest.param(claim_body(vac="c", ms="InProgress", target="b", conditions=refused("Aborted")), {}, "b", True, id="M5"),
+        pytest.param(claim_body(vac="c", ms="InProgress", target="b", conditions=[MODIFYING]), {}, "b", False, id="M13-R34"),
+        pytest.param(
+            claim_body(vac="c", ms="InProgress", target="b", conditions=[MODIFYING]),
+            *({"marked_from": "1"}, "b", False),
+            id="R34-its-own-mark-was-not-done",
+        ),
+        pytest.param(claim_body(vac="c", ms="InProgress", target="b", conditions=refused("Aborted")), MARKED, "b", True, id="M5"),
         pytest.param(
             claim_body(vac="c", ms="InProgress", target="b", conditions=refused("Internal")), {"error": "Internal"}, "c", False, id="M6"
         ),
-        pytest.param(claim_body(vac="c", ms="InProgress", target="b", conditions=refused("Internal")), {}, "b", True, id="M6-restart"),
+        pytest.param(claim_body(vac="c", ms="InProgress", target="b", conditions=refused("Internal")), {}, "b", False, id="M6-restart"),
         pytest.param(
             claim_body(vac="b", ms="InProgress", target="b", conditions=[MODIFYING]),
             *({"error": "InvalidArgument"}, "b", False),
@@ -95,9 +102,9 @@ def test_a_missing_volume_is_waited_for():
             *({"error": "Aborted"}, "b", True),
             id="the-answer-to-this-process-counts-more",
         ),
-        pytest.param(claim_body(ms="InProgress", target="b", conditions=[MODIFYING]), {}, "b", True, id="M7"),
-        pytest.param(claim_body(ms="InProgress", target="b", conditions=refused("Internal")), {}, "b", True, id="M7-after-an-error"),
-        pytest.param(claim_body(vac="b", ms="InProgress", target="b", conditions=refused("Internal")), {}, "b", True, id="M4"),
+        pytest.param(claim_body(ms="InProgress", target="b", conditions=[MODIFYING]), MARKED, "b", True, id="M7"),
+        pytest.param(claim_body(ms="InProgress", target="b", conditions=refused("Internal")), MARKED, "b", True, id="M7-after-an-error"),
+        pytest.param(claim_body(vac="b", ms="InProgress", target="b", conditions=refused("Internal")), MARKED, "b", True, id="M4"),
         pytest.param(
             claim_body(vac="c", ms="Infeasible", target="b", conditions=refused("InvalidArgument")), {}, "c", False, id="M3-another"
         ),

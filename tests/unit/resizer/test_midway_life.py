@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from mooring.kube.errors import Conflict
 from mooring.sidecars.resizer import names
 from mooring.wire.grpc.codes import Code
-from tests.support.builders import a_secret
+from tests.support.builders import Json, a_secret
 from tests.support.cluster_world import without
 from tests.support.resizing import (
+    CLAIMS,
     EXPAND,
     GET_SECRET,
     MARK,
@@ -114,13 +116,48 @@ async def test_M3_an_infeasible_class_is_tried_at_once_when_the_wish_comes_back_
 
 
 @pytest.mark.parametrize(("wish", "applied"), [("b", ["b"]), (None, ["b"]), ("c", ["b", "c"])], ids=["wanted", "M7", "M13"])
-async def test_a_class_that_was_begun_is_not_marked_again(wish, applied):
+async def test_R34_a_class_that_another_process_has_begun_is_marked_once_more(wish, applied):
     world = await with_classes(vac=wish, ms="InProgress", target="b")
     async with world.resizing():
         await world.modification_is(applied[-1], None, None, applied[-1])
         await world.settle()
-    assert [MODIFY, SAVE_PV, MARK] == world.story[:3]
+    assert [MARK, MODIFY, SAVE_PV, MARK] * len(applied) == world.story
     assert applied == world.classes
+
+
+LATE: dict[str, Json] = {
+    EXPAND: {"allocatedResources": {"storage": "5Gi"}},
+    MODIFY: {"modifyVolumeStatus": {"status": "InProgress", "targetVolumeAttributesClassName": "c"}},
+}
+"""The status of a mark for another size or class."""
+
+
+@pytest.mark.parametrize("dead_for_s", [0.0, 5.0])
+@pytest.mark.parametrize("method", [EXPAND, MODIFY])
+async def test_R34_a_mark_that_a_dead_process_has_sent_is_not_written_after_the_next_call(method, dead_for_s):
+    world = await (with_classes(vac="b") if method == MODIFY else ResizerWorld().volume(10, 3, pv=3))
+    gate = world.driver.gate(method)
+    async with world.resizing():
+        await world.settle(0.1)
+    for _ in range(3):  # the second and the third one find a claim that was marked once more
+        sent = {"metadata": {"resourceVersion": (await world.claim())["metadata"]["resourceVersion"]}, "status": LATE[method]}
+        await world.settle(dead_for_s)
+        async with world.resizing():
+            await world.settle(0.1)
+            with pytest.raises(Conflict):
+                await world.patch(CLAIMS, "claim", sent, subresource="status")
+    assert 4 == len(world.driver.made(method))
+    gate.set()
+
+
+async def test_R34_a_process_marks_once():
+    world = await with_classes(spec=2, cap=1, vac="b")
+    for method in (EXPAND, MODIFY):
+        world.driver.always(method, Fail(Code.ABORTED))
+    async with world.resizing():
+        for method in (EXPAND, MODIFY):
+            await world.calls_made(method, 5)
+    assert [MARK] * 3 == without(world.story, EXPAND, MODIFY), "a mark each, and the conditions of a class that was not applied"
 
 
 # -- growing

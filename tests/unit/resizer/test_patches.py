@@ -23,6 +23,7 @@ RESIZING = condition(names.RESIZING, **STARTED)
 TEXT = "failed to expand pvc with rpc error: code = Internal desc = no"
 ERROR = condition(names.CONTROLLER_ERROR, reason="Internal", message=TEXT)
 INTERNAL = After(error="rpc error: code = Internal desc = no", reason="Internal")
+LOOKED_AT = {"type": names.RESIZING, "lastProbeTime": NOW}
 TOLD = {"type": names.CONTROLLER_ERROR, "status": "True", "reason": "Internal", "message": TEXT}
 
 
@@ -41,7 +42,18 @@ def a_claim(*sizes: Any, **more: Any) -> Any:
 def test_a_size_that_is_asked_for_anew_is_written_also_over_an_old_claim():
     """Strictly: where the claim is infeasible by now, nothing is asked for."""
     claim = typed(claim_body(10, 3, 10, PROGRESS, conditions=[resizing("10Gi")]))
-    assert {"allocatedResourceStatuses": {"storage": PROGRESS}} == growth.marked(claim, "10Gi", "now", anew=True, recover=True)["status"]
+    status = {"allocatedResourceStatuses": {"storage": PROGRESS}, "conditions": [LOOKED_AT]}
+    assert status == growth.marked(claim, "10Gi", NOW, anew=True, recover=True)["status"]
+
+
+@pytest.mark.parametrize("looked_at", [None, "2025-12-31T23:59:59Z", NOW], ids=["never", "before", "in-this-second"])
+def test_R34_a_mark_always_changes_the_claim(looked_at):
+    claim = typed(claim_body(2, 1, 2, PROGRESS, conditions=[{**RESIZING, "lastProbeTime": looked_at}]))
+    changed = {"type": names.RESIZING, "lastProbeTime": None if looked_at == NOW else NOW}
+    assert {"status": {"conditions": [changed]}} == growth.marked(claim, "2Gi", NOW, anew=False, recover=True)
+    shown = condition(names.MODIFYING, message='Modifying volume to "b" is in progress.', lastProbeTime=looked_at)
+    claim = typed(claim_body(vac="b", ms="InProgress", target="b", conditions=[shown]))
+    assert [{**changed, "type": names.MODIFYING}] == classes.marked(claim, "b", NOW)["status"]["conditions"]
 
 
 def test_a_mark_says_size_step_and_condition():
@@ -64,20 +76,21 @@ def test_27c2_what_a_former_process_or_the_go_peer_said_of_resizing_is_brought_u
 def test_R20_a_mark_for_another_size_drops_what_was_told_of_the_former_one():
     claim = a_claim(5, 3, 10, INFEASIBLE, conditions=[resizing("5Gi"), ERROR])
     body = growth.marked(claim, "5Gi", NOW, anew=True, recover=True)
-    assert [gone(names.CONTROLLER_ERROR)] == body["status"]["conditions"], "Resizing is as it was, with its time"
+    assert [LOOKED_AT, gone(names.CONTROLLER_ERROR)] == body["status"]["conditions"], "Resizing is as it was, with its time"
 
 
 def test_R21_a_mark_that_only_says_the_size_keeps_why_it_waits():
     claim = a_claim(5, 3, 10, PROGRESS, conditions=[resizing("5Gi"), ERROR])
-    status = {"allocatedResources": {"storage": "5Gi"}, "allocatedResourceStatuses": {"storage": PROGRESS}}
+    status = {"allocatedResources": {"storage": "5Gi"}, "allocatedResourceStatuses": {"storage": PROGRESS}, "conditions": [LOOKED_AT]}
     assert {"status": status} == growth.marked(claim, "5Gi", NOW, anew=True, recover=True, keeps_error=True)
 
 
 @pytest.mark.parametrize("recover", [True, False])
-def test_R32_a_mark_of_what_is_marked_drops_the_annotation_alone_and_without_recovery_nothing(recover):
+def test_R32_a_mark_of_what_is_marked_drops_the_annotation_and_without_recovery_leaves_it(recover):
     claim = a_claim(2, 1, 2, PROGRESS, conditions=[resizing("2048Mi")], annotations={names.NOT_REQUIRED: "true"})
     body = growth.marked(claim, "2048Mi", NOW, anew=False, recover=recover)
-    assert ({"metadata": {"annotations": {names.NOT_REQUIRED: None}}} if recover else {}) == body
+    note = {"metadata": {"annotations": {names.NOT_REQUIRED: None}}} if recover else {}
+    assert {**note, "status": {"conditions": [LOOKED_AT]}} == body
 
 
 def test_R1_the_nodes_turn_is_told_beside_resizing_and_ends_the_error():

@@ -72,7 +72,7 @@ def a_view(
     in_flight: Mapping[str, str] | None = None,
     remembered: Mapping[str, Any] | None = None,
 ) -> View:
-    """remembered: of the claim."""
+    """remembered: of the claim, by a process that has marked it."""
     view = View(
         driver=driver or facts(),
         options=ResizerOptions(**(options or {})),
@@ -84,7 +84,7 @@ def a_view(
         memory=Memory(),
     )
     if claim is not None and remembered:
-        view.memory.change(typed(claim), **remembered)
+        view.memory.change(typed(claim), **{"marked_from": "0", **remembered})
     return view
 
 

@@ -133,6 +133,11 @@ class ClaimReconciler(abc.ABC):
         """Patches the status, and metadata with it, of the claim as it was read; nothing for {}. Raises Failed, Stale."""
         return claim if not body else await self._claims.patch(claim, strategic_patch(body, of=claim), "status", strictly=True)
 
+    async def _write_mark(self, claim: PersistentVolumeClaim, body: Body) -> PersistentVolumeClaim:
+        """As _write: from here on the claim says what the driver is asked for. Only as it was read: a newer one may want something else."""
+        self._view.memory.change(claim, marked_from=claim.metadata.resource_version)
+        return await self._write(claim, body)
+
     async def _write_unless(
         self,
         claim: PersistentVolumeClaim,

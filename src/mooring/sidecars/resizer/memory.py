@@ -20,6 +20,7 @@ class Record:
 
     slow_target: the size or class that the driver holds for infeasible, not tried again before slow_until.
     secret_version: of the Secret that the driver had last; it was looked_at last. told: users heard of a problem.
+    marked_from: the version of the claim that this process has written its last mark to, "" for no mark.
     """
 
     uid: str
@@ -30,6 +31,7 @@ class Record:
     looked_at: Instant = 0.0
     refused_at: Instant = 0.0
     told: bool = False
+    marked_from: str = ""
 
 
 _NOTHING: Final = Record("")

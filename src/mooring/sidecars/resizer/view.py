@@ -109,6 +109,13 @@ class View:
         condition = condition_of(claim, kind)
         return condition.reason if condition is not None else ""
 
+    def may_be_written_late(self, claim: PersistentVolumeClaim) -> bool:
+        """True until a mark of this process has changed the claim: a write of the process before may be carried out still.
+
+        All writes that mark or end a call are of the claim's version as its writer read it, so a newer one makes them conflicts.
+        """
+        return self.memory.of(claim).marked_from in ("", claim.metadata.resource_version)
+
     def is_idle(self, claim: PersistentVolumeClaim) -> bool:
         """True when the driver has told this very process that it is not at work for the claim any more, by its last error.
 
@@ -283,6 +290,12 @@ def condition_patch(
     if before is None or (before.status, before.reason) != ("True", reason):
         told["lastTransitionTime"] = now
     return {"type": kind, "status": "True", **told}
+
+
+def probe_patch(claim: PersistentVolumeClaim, kind: str, now: str) -> Body:
+    """The condition says what it said. The time of the last look changes the claim, also within the second of the look before."""
+    before = condition_of(claim, kind)
+    return {"type": kind, "lastProbeTime": None if before is not None and before.last_probe_time == now else now}
 
 
 def conditions_patch(claim: PersistentVolumeClaim, told: Iterable[Body | None], dropped: Iterable[str]) -> Body:

@@ -158,7 +158,7 @@ def _decide_size(
         return Decision(why.CallInFlight(holder), waits_for=frozenset({call_over(order.handle)}))
     secret = () if order.secret is None else (LoadSecret(order.secret),)
     growing = why.Growing(str(size))
-    actions = (*mark, *secret, Expand(order, str(size)))
+    actions = (*(mark or _mark_first(view, claim, sizes, size)), *secret, Expand(order, str(size)))
     return Decision(growing, actions, done=f"grown to {size}")
 
 
@@ -233,6 +233,12 @@ def _mark(view: View, claim: PersistentVolumeClaim, sizes: Sizes, size: Quantity
     anew = not is_same or lacks_step or sizes.step == names.CONTROLLER_INFEASIBLE or view.was_infeasible(claim, INFEASIBLE_REASONS)
     is_marked = is_true(claim, names.RESIZING) and names.NOT_REQUIRED not in (claim.metadata.annotations or {})
     return (Mark(str(size), anew),) if anew or not is_marked else ()
+
+
+def _mark_first(view: View, claim: PersistentVolumeClaim, sizes: Sizes, size: Quantity) -> tuple[Mark, ...]:
+    """For the first call about a size that another process has marked: the mark of another size, which that one sent, can't come later."""
+    is_anothers = sizes.step == names.CONTROLLER_IN_PROGRESS and view.may_be_written_late(claim)
+    return (Mark(str(size), anew=False),) if view.options.recover and is_anothers else ()
 
 
 INFEASIBLE: Final = frozenset({Code.INVALID_ARGUMENT, Code.OUT_OF_RANGE, Code.NOT_FOUND})

@@ -10,7 +10,16 @@ from mooring.api.meta import annotation
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.sidecars.resizer import names
 from mooring.sidecars.resizer.expansion.decide import After
-from mooring.sidecars.resizer.view import Body, condition_of, condition_patch, conditions_patch, no_conditions, patch_body, quantity
+from mooring.sidecars.resizer.view import (
+    Body,
+    condition_of,
+    condition_patch,
+    conditions_patch,
+    no_conditions,
+    patch_body,
+    probe_patch,
+    quantity,
+)
 
 STARTED = "ResizeStarted"
 """The reason of Resizing. Differs from external-resizer, which gives it neither reason nor message."""
@@ -29,7 +38,7 @@ def pending_text(driver: DriverCapabilities) -> str:
 def marked(claim: PersistentVolumeClaim, size: str, now: str, *, anew: bool, recover: bool, keeps_error: bool = False) -> Body:
     """The driver is about to be asked for this size. anew: it was another one, or infeasible; what was told about that goes.
 
-    keeps_error: but the controller's error stays.
+    keeps_error: but the controller's error stays. It always changes the claim.
     """
     status: Body = {}
     if recover:
@@ -38,8 +47,9 @@ def marked(claim: PersistentVolumeClaim, size: str, now: str, *, anew: bool, rec
         status |= {"allocatedResourceStatuses": {names.STORAGE: names.CONTROLLER_IN_PROGRESS}}  # also where an old claim says so
     kept = {names.RESIZING, names.CONTROLLER_ERROR} if keeps_error else {names.RESIZING}
     dropped = [kind for kind in names.RESIZE_CONDITIONS if kind not in kept] if anew else []
-    resizing = condition_patch(claim, names.RESIZING, now, reason=STARTED, message=f"Volume {claim.spec.volume_name} is to grow to {size}")
-    status |= conditions_patch(claim, [resizing], dropped)
+    message = f"Volume {claim.spec.volume_name} is to grow to {size}"
+    resizing = condition_patch(claim, names.RESIZING, now, reason=STARTED, message=message)
+    status |= conditions_patch(claim, [resizing or probe_patch(claim, names.RESIZING, now)], dropped)
     return patch_body(status, _note(claim, None) if recover else {})
 
 

@@ -58,10 +58,9 @@ class Reconciler(ClaimReconciler):
     # -- before the call
 
     async def _mark(self, claim: PersistentVolumeClaim, mark: d.Mark) -> None:
-        """From here on the claim says what the driver is asked for. Only as it was read: a newer one may want another size."""
         asked = {"anew": mark.anew, "keeps_error": mark.keeps_error, "recover": self._options.recover}
         body = patches.marked(claim, mark.size, self._now(), **asked)
-        self._tell_of_a_dropped_field(body, await self._write(claim, body))
+        self._tell_of_a_dropped_field(body, await self._write_mark(claim, body))
         self._tell(claim, names.RESIZE_STARTED, f"External resizer is resizing volume {claim.spec.volume_name}")
 
     def _tell_of_a_dropped_field(self, body: Body, answer: PersistentVolumeClaim) -> None:

@@ -125,7 +125,7 @@ def _decide_target(
         return Decision(why.CallInFlight(holder), waits_for=frozenset({call_over(order.handle)}))
     secret = () if order.secret is None else (LoadSecret(order.secret),)
     modifying = why.Modifying(target, is_pinned=target != (claim.spec.volume_attributes_class_name or ""))
-    mark = () if is_begun else _mark(view, claim, target)
+    mark = _mark(view, claim, target, is_begun=is_begun)
     actions = (*mark, *secret, Modify(order, target))
     return Decision(modifying, actions, done=f"modified to {target}")
 
@@ -147,8 +147,15 @@ def _target_of(claim: PersistentVolumeClaim) -> str:
     return under_way.target_volume_attributes_class_name if under_way is not None else ""
 
 
-def _mark(view: View, claim: PersistentVolumeClaim, target: str) -> tuple[Mark, ...]:
-    """Nothing where the claim says it already: a retry of the same class writes nothing."""
+def _mark(view: View, claim: PersistentVolumeClaim, target: str, *, is_begun: bool) -> tuple[Mark, ...]:
+    """Nothing where this process has said it on the claim already: a retry of the same class writes nothing.
+
+    A class that another process has marked is marked once more: the mark of another class, which that one sent, can't come later.
+    """
+    if view.may_be_written_late(claim):
+        return (Mark(target),)
+    if is_begun:
+        return ()
     if view.was_infeasible(claim, INFEASIBLE_REASONS):
         return (Mark(target),)
     under_way = claim.status.modify_volume_status

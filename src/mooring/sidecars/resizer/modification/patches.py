@@ -5,17 +5,21 @@ from __future__ import annotations
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.sidecars.resizer import names
 from mooring.sidecars.resizer.modification.decide import Refused
-from mooring.sidecars.resizer.view import Body, condition_patch, conditions_patch, no_conditions, patch_body
+from mooring.sidecars.resizer.view import Body, condition_patch, conditions_patch, no_conditions, patch_body, probe_patch
 
 _BOTH = (names.MODIFYING, names.MODIFY_ERROR)
 
 
 def marked(claim: PersistentVolumeClaim, class_name: str, now: str) -> Body:
-    """The driver is about to be asked for this class; what was told about another one, or an earlier try, goes."""
+    """The driver is about to be asked for this class; what was told about another one, or an earlier try, goes.
+
+    It always changes the claim.
+    """
     under_way = {"status": names.MODIFY_IN_PROGRESS, "targetVolumeAttributesClassName": class_name}
     message = f'Modifying volume to "{class_name}" is in progress.'
     modifying = condition_patch(claim, names.MODIFYING, now, message=message, is_probed=True)
-    return patch_body({"modifyVolumeStatus": under_way, **conditions_patch(claim, [modifying], [names.MODIFY_ERROR])}, {})
+    conditions = conditions_patch(claim, [modifying or probe_patch(claim, names.MODIFYING, now)], [names.MODIFY_ERROR])
+    return patch_body({"modifyVolumeStatus": under_way, **conditions}, {})
 
 
 def pending() -> Body:

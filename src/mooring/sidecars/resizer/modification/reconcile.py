@@ -50,8 +50,7 @@ class Reconciler(ClaimReconciler):
                     await self._modify(claim, pv_uid, action, secrets)
 
     async def _mark(self, claim: PersistentVolumeClaim, class_name: str) -> None:
-        """From here on the claim says what the driver is asked for. Only as it was read: a newer one may want another class."""
-        await self._write(claim, patches.marked(claim, class_name, self._now()))
+        await self._write_mark(claim, patches.marked(claim, class_name, self._now()))
         under_way = claim.status.modify_volume_status
         if under_way is None or under_way.status != names.MODIFY_IN_PROGRESS:
             self._view.memory.change(claim, error=NOT_CALLED)  # until the call: another class may take this one's place
