@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 from unittest import mock
 
@@ -147,8 +147,20 @@ def _sizes_need_no_step() -> contextlib.AbstractContextManager[Any]:
 
 
 def _marks_come_late() -> contextlib.AbstractContextManager[Any]:
-    """The first call of a process writes nothing where the claim shows the size or class already, whoever has said so."""
-    return mock.patch.object(view.View, "may_be_written_late", return_value=False)
+    """The first call of a process writes nothing where the claim shows the size or class already, whoever has said so.
+
+    Nor does a mark change a claim that says all of it already.
+    """
+    return both(
+        mock.patch.object(view.View, "may_be_written_late", return_value=False),
+        mock.patch.object(growth_patches, "probe_patch", return_value=None),
+        mock.patch.object(patches, "probe_patch", return_value=None),
+    )
+
+
+def _with_late_marks(plant: Callable[[], contextlib.AbstractContextManager[Any]]) -> Callable[[], contextlib.AbstractContextManager[Any]]:
+    """None of the lives 0 to 4805 shows the bug where marks do not come late."""
+    return lambda: both(plant(), _marks_come_late())
 
 
 _NOT_WELL: Final = {"unserved", "sizes-differ", "class-differs", "state-left", "unsettled"}
@@ -166,8 +178,8 @@ BUGS: Final[Mapping[str, Bug]] = {
     "failures-late": Bug(_failures_are_written_on_what_is_done, {"state-left"}, first_seed=7567),
     "lost-answers-forgotten": Bug(_lost_answers_are_forgotten, {"overtaken", "node-overridden"}, first_seed=3625),
     "volumes-believed": Bug(_volumes_are_believed, {"class-differs", "sizes-differ", "node-overridden"}, first_seed=4299),
-    "nodes-without-size": Bug(_nodes_get_no_size, {"node-overridden"}, first_seed=14098),
-    "steps-unwritten": Bug(_sizes_need_no_step, {"overtaken"}, first_seed=2638),
+    "nodes-without-size": Bug(_with_late_marks(_nodes_get_no_size), {"node-overridden"}, first_seed=14098),
+    "steps-unwritten": Bug(_with_late_marks(_sizes_need_no_step), {"overtaken"}, first_seed=2638),
     "marks-late": Bug(_marks_come_late, {"overtaken"}, first_seed=3337),
     "answers-unheard": Bug(answers_show_nothing, {*_NOT_WELL, "hot-loop"}, first_seed=11841),
     "set-back-unnoticed": Bug(set_backs_are_not_noticed, _NOT_WELL, first_seed=25),
