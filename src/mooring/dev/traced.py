@@ -139,7 +139,7 @@ def _called(request: Request) -> str:
 def _created(request: Request) -> str:
     """`create persistentvolumes/NAME`, or the beginning of a name that the server ends; an event by what it says."""
     if request.kind.plural != EVENTS.plural:
-        name = request.name or f"{request.body['metadata'].get('generateName', '')}*"
+        name = request.name or f"{(request.body.get('metadata') or {}).get('generateName', '')}*"
         return f"create {request.kind.plural}/{name}"
     body, about = request.body, request.body.get("involvedObject") or {}
     return f"event on {about.get('kind', '')} {about.get('name', '')}: {body.get('reason', '')}: {body.get('message', '')}"

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from mooring.api.coordination import LEASES, NODE_LEASE_NAMESPACE
-from mooring.api.core import NODES
+from mooring.api.core import NODES, SERVICE_ACCOUNT_TOKENS
 from mooring.api.pods import PODS
 from mooring.dev.screen import PlainScreen
 from mooring.dev.story import Story
@@ -17,6 +17,7 @@ from mooring.kube.patch import merge_patch
 from mooring.node.heartbeat import CONDITIONS
 from tests.support.builders import a_lease, a_node, a_pod
 from tests.support.cluster_world import ClusterWorld
+from tests.support.token_issuer import TokenIssuer
 from tests.support.virtual_loop import in_virtual_time
 
 GOOD = [one._asdict() for one in CONDITIONS]
@@ -48,3 +49,15 @@ async def test_a_name_that_the_server_ends_is_told_as_far_as_it_goes() -> None:
     pod["metadata"] = {"generateName": "web-5d8-", "namespace": "default"}
     await traced.create(PODS.whole(), pod, "default")
     assert "workloads → API  create pods/web-5d8-*  (" in shown.getvalue()
+
+
+@in_virtual_time
+async def test_a_token_for_a_pod_without_an_account_is_asked_for_and_told() -> None:
+    """Its request has no metadata, and the account of such a pod has no name."""
+    shown = io.StringIO()
+    world = ClusterWorld()
+    traced = TracedCluster(TokenIssuer(world.users, world.clock), "n", Story(PlainScreen(shown), world.clock), world.clock)
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": ["vault"]}}
+    made = await traced.create(SERVICE_ACCOUNT_TOKENS, body, "default", of=("", "token"))
+    assert "token1" == made.status.token
+    assert "create serviceaccounts/*" in shown.getvalue()
