@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 FAILED: Final = 1
 OUTPUTS: Final = ("yaml", "json")
 CONNECT_S_MAX: Final = 2.0
+SOURCES: Final = ("from-pvc", "from-pv", "from-snapshot", "from-content")
+"""The flags of which one names the object."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,10 +53,23 @@ class CallFlags(AsKubectlFlags, ProcessFlags):
         "from-pvc", STRING, "", "Build the request that Mooring would send for this claim: NAME, or NAMESPACE/NAME. Words come on top."
     )
     from_pv: str = flag("from-pv", STRING, "", "Build the request that Mooring would send for this PersistentVolume. Words come on top.")
+    from_snapshot: str = flag(
+        "from-snapshot",
+        STRING,
+        "",
+        "Build the request that Mooring would send for this VolumeSnapshot: NAME, or NAMESPACE/NAME; for a call about a group, for "
+        "this VolumeGroupSnapshot.",
+    )
+    from_content: str = flag(
+        "from-content",
+        STRING,
+        "",
+        "Build the request for this VolumeSnapshotContent; for a call about a group, for this VolumeGroupSnapshotContent.",
+    )
     node: str = flag("node", STRING, "", "With from-pvc or from-pv: the Node, for calls about an attachment, and those to a node.")
     pod: str = flag("pod", STRING, "", "With from-pvc or from-pv: the Pod whose folder a node's call is about, in the claim's namespace.")
     root_dir: str = flag("root-dir", STRING, ROOT, "The root folder of the node's agent, whose paths the calls to a node have.")
-    namespace: str = flag("namespace", NAMESPACE, "", "The claim's namespace. Empty: the kubeconfig's.")
+    namespace: str = flag("namespace", NAMESPACE, "", "The claim's namespace, or the snapshot's. Empty: the kubeconfig's.")
     n: str = flag("n", NAMESPACE, "", "The same as --namespace.")
     timeout_s: float = flag("timeout", DURATION, 60.0, "How long the driver may take to answer.")
     dry_run: bool = flag("dry-run", BOOL, False, "Print the request, and send nothing.")
@@ -62,13 +77,18 @@ class CallFlags(AsKubectlFlags, ProcessFlags):
     o: str = flag("o", word_of(*OUTPUTS), "", "The same as --output.")
 
 
+def _sources(flags: CallFlags) -> tuple[str, ...]:
+    return flags.from_pvc, flags.from_pv, flags.from_snapshot, flags.from_content
+
+
 def _check(parsed: Parsed[CallFlags]) -> None:
     flags = parsed.flags
     check_output(flags.o or flags.output, *OUTPUTS)
     check_positive({"timeout": flags.timeout_s}, "60s")
-    if flags.from_pvc and flags.from_pv:
-        raise ConfigError("from-pv: the request is of one object: give --from-pvc or --from-pv", exit_code=2)
-    if flags.f and (flags.from_pvc or flags.from_pv):
+    sources = [name for name, given in zip(SOURCES, _sources(flags), strict=True) if given]
+    if len(sources) > 1:
+        raise ConfigError(f"{sources[1]}: the request is of one object: give --{sources[0]} or --{sources[1]}", exit_code=2)
+    if flags.f and sources:
         raise ConfigError("f: the request is of a file or of an object: give one of them", exit_code=2)
     for name in ("node", "pod", "root-dir"):
         if name in parsed.given and not (flags.from_pvc or flags.from_pv):
@@ -87,7 +107,8 @@ COMMAND: Final[Command[CallFlags]] = Command(
     example="mooring call GetPluginInfo --csi-address unix:///csi/csi.sock\n"
     "mooring call CreateVolume name=data capacity_range.required_bytes=1Gi \\\n"
     "  volume_capabilities.mount.fs_type=ext4 \\\n  volume_capabilities.access_mode.mode=SINGLE_NODE_WRITER\n"
-    "mooring call CreateVolume --from-pvc shop/data --dry-run",
+    "mooring call CreateVolume --from-pvc shop/data --dry-run\n"
+    "mooring call CreateSnapshot --from-snapshot shop/monday --dry-run",
     epilog="\nExit codes: 0 the driver answered OK; 1 it answered with an error, or nobody\nanswered; 2 the command line or the request is "
     "wrong.\n",
 )
@@ -126,7 +147,7 @@ def _call(words: Sequence[str], flags: CallFlags, prog: str, machine: Machine) -
     from mooring.conform.call.names import rpc_named
 
     rpc = rpc_named(words[0])
-    if flags.from_pvc or flags.from_pv:
+    if any(_sources(flags)):
         return answer_of(_from_object(rpc, words[1:], flags, machine), prog, FAILED)
     request = rpc.request_type()
     _fill(request, words[1:], flags)
@@ -155,17 +176,22 @@ async def _built(rpc: str, flags: CallFlags, machine: Machine) -> Built:
     from mooring.inspect.built import Objects
     from mooring.inspect.node_requests import Where
     from mooring.inspect.requests import Requests
+    from mooring.inspect.snapshot_requests import SnapshotRequests
 
     clock = LoopClock()
     driver, able = await _introduced(rpc, flags, clock)
     home = flags.namespace or flags.n or load_config_as_kubectl(flags.kubeconfig, machine).namespace
     secrets: Mapping[str, str] | None = {} if flags.secrets_file else None  # those of the file come on top
     async with client_for_people("mooring-call", flags.kubeconfig, machine, clock=clock) as cluster:
-        requests, where = Requests(Objects(cluster, clock, secrets), driver, able), Where(flags.node, flags.pod, Path(flags.root_dir))
+        objects, where = Objects(cluster, clock, secrets), Where(flags.node, flags.pod, Path(flags.root_dir))
+        requests, of_snapshots = Requests(objects, driver, able), SnapshotRequests(objects, driver)
+        if flags.from_content:
+            return await of_snapshots.from_content(rpc, flags.from_content)
         if flags.from_pv:
             return await requests.from_volume(rpc, flags.from_pv, where)
-        namespace, _, name = flags.from_pvc.rpartition("/")
-        return await requests.from_claim(rpc, Key(namespace or home, name), where)
+        namespace, _, name = (flags.from_pvc or flags.from_snapshot).rpartition("/")
+        key = Key(namespace or home, name)
+        return await (of_snapshots.from_snapshot(rpc, key) if flags.from_snapshot else requests.from_claim(rpc, key, where))
 
 
 async def _introduced(rpc: str, flags: CallFlags, clock: Clock) -> tuple[DriverCapabilities, frozenset[int]]:

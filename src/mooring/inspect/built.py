@@ -57,7 +57,12 @@ class Objects:
             return None
 
     async def secret(self, ref: SecretReference | None) -> Mapping[str, str]:
-        """The values; nothing for no Secret. Raises ApiError, SecretError."""
+        """The values; nothing for no Secret. Raises NoRequest where it is missing, ApiError, SecretError."""
         if ref is None:
             return {}
-        return self.given if self.given is not None else await self.secrets.get(ref)
+        if self.given is not None:
+            return self.given
+        try:
+            return await self.secrets.get(ref)
+        except NotFound:
+            raise NoRequest(f"there is no Secret {ref.namespace}/{ref.name}, which the call needs: give --secrets-file instead") from None

@@ -6,6 +6,7 @@
 | DeleteVolume, ControllerPublishVolume, ControllerUnpublishVolume | a PersistentVolume |
 | ControllerExpandVolume, ControllerModifyVolume | a PersistentVolume and its claim |
 | those to a node's driver: `node_requests.py` | a PersistentVolume, most with a pod that uses its claim |
+| those about snapshots: `snapshot_requests.py` | a VolumeSnapshot or VolumeGroupSnapshot, or its content |
 
 The controllers are taken to have no flags but those that are usual. Nothing here writes.
 """
@@ -38,6 +39,7 @@ from mooring.csi.volume_capability import AccessModeError
 from mooring.inspect.built import Built, NoRequest, Objects, not_now
 from mooring.inspect.node_requests import NODE_BUILDERS, NOWHERE, NodeRequests, Where
 from mooring.inspect.scene import Shelf
+from mooring.inspect.snapshot_requests import KNOWN as OF_SNAPSHOTS
 from mooring.kube.errors import NotFound
 from mooring.kube.list_all import list_all
 from mooring.node.layout import BadName
@@ -280,6 +282,8 @@ KNOWN: Final = ("CreateVolume", *_BUILDERS, *NODE_BUILDERS)
 
 def _check_known(rpc: str) -> None:
     """Raises NoRequest."""
+    if rpc in OF_SNAPSHOTS:
+        raise NoRequest(f"{rpc} is sent for a snapshot: give --from-snapshot or --from-content")
     if rpc not in KNOWN:
         raise NoRequest(f"{rpc} is not built from objects; these are: {', '.join(KNOWN)}")
 

@@ -7,6 +7,7 @@ import io
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -15,6 +16,7 @@ from mooring.cli import call
 from mooring.cli import mooring as command
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.dev.seed_objects import snapshot
 from mooring.driver.server import serving
 from mooring.testing.opening import a_cluster
 from mooring.wire.grpc.codes import Code
@@ -113,6 +115,11 @@ async def test_a_request_from_a_file_and_words_on_top(
         (["GetPluginInfo", "-o", "table"], "must be yaml or json"),
         (["CreateVolume", "--from-pvc=data", "--from-pv=pv"], "give --from-pvc or --from-pv"),
         (["CreateVolume", "--from-pvc=data", "-f=x"], "of a file or of an object"),
+        (["CreateSnapshot", "--from-pvc=data", "--from-snapshot=then"], "from-snapshot: the request is of one object: give --from-pvc or"),
+        (["CreateSnapshot", "--from-snapshot=then", "--from-content=x"], "give --from-snapshot or --from-content"),
+        (["CreateSnapshot", "--from-content=x", "-f=x"], "of a file or of an object"),
+        (["CreateSnapshot", "--from-snapshot=then", "--node=n1"], "node: only with --from-pvc or --from-pv"),
+        (["CreateSnapshot", "--from-content=x", "--pod=web"], "pod: only with --from-pvc or --from-pv"),
         (["ControllerPublishVolume", "--node=n1"], "only with --from-pvc or --from-pv"),
         (["NodePublishVolume", "--pod=web"], "pod: only with --from-pvc or --from-pv"),
         (["NodePublishVolume", "--root-dir=/tmp/n1"], "root-dir: only with --from-pvc or --from-pv"),
@@ -178,3 +185,57 @@ def test_a_request_from_the_objects_of_a_cluster(
         assert 'persistentvolumeclaims "other" not found' in capsys.readouterr().err
         assert 1 == command.run(["call", "CreateVolume", "--from-pvc=data", "-n=elsewhere", address])
     program.kill()
+
+
+@pytest.mark.slow
+def test_a_request_from_a_snapshot_of_a_cluster_shows_no_secret(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = ["--endpoint", f"unix://{tmp_path}/csi.sock", "--node-id", "n1", "--state", str(tmp_path / "state"), "--mounts", "link"]
+    program = Program([sys.executable, "-m", "mooring.cli.mooring", "driver", "hostpath", *state], tmp_path / "log")
+    socket = tmp_path / "csi.sock"
+    eventually(socket.exists, 20, "the driver serves")
+    address = f"--csi-address=unix://{socket}"
+    with a_cluster(f"unix://{socket}", nodes=1, serves=True) as cluster:
+        monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+        cluster.create({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "key"}, "stringData": {"pass": "hunter22"}})
+        parameters = {f"csi.storage.k8s.io/{kind}-secret-{part}": value for kind in SNAPSHOT_SECRETS for part, value in KEY.items()}
+        head = {"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotClass", "metadata": {"name": "secretive"}}
+        driver = cluster.aio.plane.info.name
+        cluster.create({**head, "driver": driver, "deletionPolicy": "Delete", "parameters": parameters})
+        cluster.claim("data", "16Mi").bound()
+        body = snapshot("then", "data")
+        cluster.create({**body, "spec": {**body["spec"], "volumeSnapshotClassName": "secretive"}})
+        found = cluster.until(lambda: _ready(cluster.objects("volumesnapshots")), "the snapshot is ready")
+        content = found["status"]["boundVolumeSnapshotContentName"]
+        said = ""
+        for words in (["CreateSnapshot", "--from-snapshot=then"], ["CreateSnapshot", "--from-snapshot=default/then"]):
+            for more in (["--dry-run"], []):
+                assert 0 == command.run(["call", *words, *more, address])
+                out, err = capsys.readouterr()
+                said += out + err
+                assert "it would not be sent now: ready to use" in err
+                shown = yaml.safe_load(out)
+                assert f"snapshot-{found['metadata']['uid']}" == shown["name"] if more else shown["snapshot"]["ready_to_use"]
+                assert not more or "***stripped***" == shown["secrets"]
+        assert 0 == command.run(["call", "ListSnapshots", f"--from-content={content}", address, "-o=json"])
+        out, err = capsys.readouterr()
+        handle = json.loads(out)["entries"][0]["snapshot"]["snapshot_id"]
+        assert 0 == command.run(["call", "DeleteSnapshot", f"--from-content={content}", address, "--dry-run", "-o=json"])
+        deleting, told = capsys.readouterr()
+        assert handle == json.loads(deleting)["snapshot_id"]
+        assert "hunter22" not in said + out + err + deleting + told
+        assert 2 == command.run(["call", "GetVolumeGroupSnapshot", f"--from-pv={content}", address])
+        assert "give --from-snapshot or --from-content" in capsys.readouterr().err
+        assert 1 == command.run(["call", "CreateSnapshot", "--from-snapshot=then", "-n=elsewhere", address])
+        assert 'volumesnapshots.snapshot.storage.k8s.io "then" not found' in capsys.readouterr().err
+        assert ["hunter22"] == list(cluster.calls("CreateSnapshot")[0].request.secrets.values()), "there was one to show"
+    program.kill()
+
+
+SNAPSHOT_SECRETS = ("snapshotter", "snapshotter-list")
+KEY = {"name": "key", "namespace": "default"}
+
+
+def _ready(found: list[dict[str, Any]]) -> dict[str, Any] | None:
+    return next((one for one in found if (one.get("status") or {}).get("readyToUse")), None)

@@ -32,7 +32,7 @@ from mooring.sidecars.snapshotter.decision import (
     Way,
 )
 from mooring.sidecars.snapshotter.kinds import SINGLES, Content, Row
-from mooring.sidecars.snapshotter.requests import CreateOrder, Made, RequestError, creation_secret, name_of, parameters_of, question_secret
+from mooring.sidecars.snapshotter.requests import CreateOrder, Made, RequestError, create_order, creation_secret, name_of, question_secret
 from mooring.sidecars.snapshotter.view import (
     View,
     handle_of,
@@ -132,7 +132,7 @@ def _decide_creation(view: View, content: Content, now: Instant) -> Decision[Act
     if replayed and is_given_up(content) and view.memory.of(uid).deleted_at is not None:  # by a handle that could not be saved
         return Decision(why.Deleted(name_of(content, view.options)), (Unmark(),))
     try:
-        order = CreateOrder(name_of(content, view.options), volumes_of(content), parameters_of(view, content, replayed))
+        order = create_order(view, content, replayed=replayed)
         secret = creation_secret(content)
     except RequestError as error:
         return _cant_create(content, error)

@@ -14,7 +14,7 @@ from mooring.base.text import quoted
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.snapshotter.kinds import SINGLES, Content
 from mooring.sidecars.snapshotter.options import SnapshotterOptions
-from mooring.sidecars.snapshotter.view import View, class_name_of, ref_of, row_of
+from mooring.sidecars.snapshotter.view import View, class_name_of, ref_of, row_of, volumes_of
 
 UUID_LENGTH_MAX: Final = 32
 
@@ -116,6 +116,11 @@ class CreateOrder:
         return csi.CreateVolumeGroupSnapshotRequest(
             name=self.name, source_volume_ids=self.volumes, parameters=self.parameters, secrets=secrets
         )
+
+
+def create_order(view: View, content: Content, *, replayed: bool) -> CreateOrder:
+    """replayed: as for its parameters. Raises RequestError."""
+    return CreateOrder(name_of(content, view.options), volumes_of(content), parameters_of(view, content, replayed))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
