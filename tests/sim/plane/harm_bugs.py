@@ -159,6 +159,11 @@ def _nothing_is_inherited() -> Planted:
     return mock.patch.object(assemble, "_may_have_been_unwanted", return_value=False)
 
 
+def _seconds_are_moments() -> Planted:
+    """An attachment is deleted within the second in which it was made."""
+    return mock.patch.object(decide, "STAMP_S", 0.0)
+
+
 HARM_BUGS: Final[Mapping[str, Bug]] = {
     "unread-classes-say-nothing": Bug(_unread_classes_say_nothing, {"class-word"}, first_seed=325),
     "one-class-counts": Bug(_one_class_counts, {"class-word"}, first_seed=568),
@@ -174,4 +179,5 @@ HARM_BUGS: Final[Mapping[str, Bug]] = {
     "new-nodes-empty": Bug(_new_nodes_have_nothing_mounted, {"I6"}, first_seed=243),
     "silent-nodes-looked": Bug(_silent_nodes_have_looked, {"I6"}, first_seed=7797),
     "nothing-inherited": Bug(_nothing_is_inherited, {"detach-reported", "I4", "I6", "two-listed"}, first_seed=144),
+    "seconds-are-moments": Bug(_seconds_are_moments, {"I4", "I6"}, first_seed=16453),
 }

@@ -8,6 +8,7 @@ import pytest
 
 from mooring.api.core import NAMESPACES, NODES
 from mooring.api.pods import PODS
+from mooring.cluster.attachdetach.decide import STAMP_S
 from mooring.kube.errors import ServerError, Unreachable
 from tests.support.attachdetaching import DELETE, PATCH_NODE, POST, AttachDetachWorld, Vol, attaching
 from tests.support.virtual_loop import in_virtual_time
@@ -358,6 +359,7 @@ async def test_AD45_a_refused_delete_is_tried_again_with_back_off() -> None:
     async with attaching() as world:
         volume = await world.volume()
         node, pod = await world.attached(volume)
+        await world.settle(STAMP_S)
         world.cluster.refuse(DELETE, times=2)
         began = world.clock.now()
         await world.delete_pod(pod)
@@ -413,6 +415,7 @@ async def test_AD53_without_an_answer_about_the_node_nothing_is_deleted() -> Non
         volume, node = await world.volume(), await world.node()
         pod = await world.pod(node, volume)
         await world.wait_va(volume, node)
+        await world.settle(STAMP_S)
         rule = world.cluster.refuse("get nodes", times=3, error=ServerError("not now"))
         await world.delete_pod(pod)  # nothing was ever reported: there is no write whose answer would tell
         await world.settle(0.4)

@@ -39,12 +39,15 @@ async def made_anew(world: AttachDetachWorld, volume: Vol, node: str, posts: int
     await world.until(posted, what="another attachment")
 
 
-async def killed_in_a_detach(world: AttachDetachWorld, late_s: float) -> tuple[Vol, str, str]:
-    """A controller is killed once it has sent a DELETE, which has no answer; then a pod comes to the node. The attachment's uid."""
+async def killed_in_a_detach(world: AttachDetachWorld, late_s: float, held_s: float = 5.0) -> tuple[Vol, str, str]:
+    """A controller is killed once it has sent a DELETE, which has no answer; then a pod comes to the node. The attachment's uid.
+
+    held_s: how long the earlier pod has the volume.
+    """
     async with world.controlling():
         volume = await world.volume()
         node, pod = await world.attached(volume)
-        await world.settle(5)
+        await world.settle(held_s)
         uid: str = (await world.wait_va(volume, node))["metadata"]["uid"]
         world.cluster.refuse(DELETE, error=Unreachable("lost"), late_s=late_s)
         await world.delete_pod(pod)
@@ -230,12 +233,16 @@ async def test_a_delete_by_force_that_is_carried_out_late_is_waited_for() -> Non
         await world.attach(volume, node)
 
 
+@pytest.mark.parametrize("held_s", [5.0, 0.0], ids=["held", "briefly-held"])
 @pytest.mark.parametrize("late_s", [5.0, 45.0], ids=["soon", "late"])
 @in_virtual_time
-async def test_a_delete_of_an_earlier_process_that_is_carried_out_late_meets_no_mount(late_s: float) -> None:
-    """The process is killed before it hears that the answer was lost, and a pod comes back to the node."""
+async def test_a_delete_of_an_earlier_process_that_is_carried_out_late_meets_no_mount(late_s: float, held_s: float) -> None:
+    """The process is killed before it hears that the answer was lost, and a pod comes back to the node.
+
+    Creation times are whole seconds: a pod that comes in the attachment's own second could be the one that it was made for.
+    """
     world = AttachDetachWorld()
-    volume, node, _ = await killed_in_a_detach(world, late_s)
+    volume, node, _ = await killed_in_a_detach(world, late_s, held_s)
     async with world.controlling():
         await made_anew(world, volume, node)
         assert 1 == len(world.of(DELETE))
@@ -265,6 +272,20 @@ async def test_what_was_attached_for_a_pod_that_was_there_before_is_reported_at_
     async with world.controlling():
         await world.settle(0.5)
         assert [volume.unique] == await world.reported(node)
+
+
+@in_virtual_time
+async def test_an_attachment_of_this_second_stays_for_a_pod_that_comes_in_the_next_moment() -> None:
+    async with attaching() as world:
+        volume, node = await world.volume(), await world.node()
+        pod = await world.pod(node, volume)
+        uid = (await world.wait_va(volume, node))["metadata"]["uid"]
+        await world.delete_pod(pod)
+        await world.settle(0.5)
+        assert [] == world.of(DELETE)
+        await world.pod(node, volume)
+        await world.settle(60)
+        assert ([], uid) == (world.of(DELETE), (await world.wait_va(volume, node))["metadata"]["uid"])
 
 
 # -- POSTs

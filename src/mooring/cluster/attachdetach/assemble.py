@@ -231,7 +231,8 @@ def _deletion(view: View, attachment: VolumeAttachment | None, *, reported: bool
 def _may_have_been_unwanted(attachment: VolumeAttachment, record: Record, wishes: Iterable[Wish]) -> bool:
     """True where no pod of now wanted it all the time: an earlier process may have asked for its deletion.
 
-    Not so for one that this process made, nor where a pod waits since before it was made.
+    Not so for one that this process made, nor where a pod waits since before it was made. A pod of the same second counts as one that does:
+    an attachment is a second old before this controller asks for its deletion (`TooNew`).
     """
     made = attachment.metadata.creation_timestamp or ""
     return attachment.metadata.uid != record.made_uid and not any(wish.placed and wish.placed <= made for wish in wishes)

@@ -41,6 +41,9 @@ DELETING: Final = "volume attachment is being deleted"
 CHECK_FRESH_S: Final = 1.0
 """How long a node's answer about what it has mounted is taken for true; one answer serves all detaches of that moment."""
 
+STAMP_S: Final = 1.0
+"""How long two objects may have the same creation time: the API server writes down whole seconds."""
+
 LOOK_AGAIN_S: Final = CLASS_FRESH_S + 1.0
 """A StorageClass that nobody watches may say something else by then: what said never may say soon."""
 
@@ -222,6 +225,9 @@ def _release(volume: Volume, place: Place, rules: Rules, now: Instant) -> Step:
         return _kept(volume, place, hold, rules, now)
     if place.reported or place.node_record.unsure or place.node_record.writing:
         return Step(node, why.Unreporting(node), waits_for=frozenset({report_written(node)}))
+    new_s = place.record.seen_since + STAMP_S - now
+    if new_s > 0:  # a later process could not tell a pod that comes now from one that it was made for (`_may_have_been_unwanted`)
+        return Step(node, why.TooNew(node), wake_s=new_s)
     if now < place.record.not_before:
         return _backing_off(place, now)
     if not hold.forced and now - place.node_record.checked_at > CHECK_FRESH_S:

@@ -132,6 +132,11 @@ class Unreporting:
     node: str
 
 
+@reason('no pod on node "{node}" wants it: its attachment is deleted when it is a second old')
+class TooNew:
+    node: str
+
+
 @reason('no pod on node "{node}" wants it: asks whether the node has it mounted')
 class Checking:
     node: str

@@ -252,6 +252,7 @@ ADVICE: Final[Mapping[type, Callable[[Case, Any], Link]]] = {
     why.NeverForced: _not_wanted,
     why.AsksClass: _not_wanted,
     why.Unreporting: _not_wanted,
+    why.TooNew: _not_wanted,
     why.Checking: _not_wanted,
     why.Released: _not_wanted,
     why.Forced: _not_wanted,
