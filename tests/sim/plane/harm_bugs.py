@@ -178,6 +178,6 @@ HARM_BUGS: Final[Mapping[str, Bug]] = {
     "silences-are-one": Bug(_silences_are_one, {"I11", "class-word"}, first_seed=423),
     "new-nodes-empty": Bug(_new_nodes_have_nothing_mounted, {"I6"}, first_seed=243),
     "silent-nodes-looked": Bug(_silent_nodes_have_looked, {"I6"}, first_seed=7797),
-    "nothing-inherited": Bug(_nothing_is_inherited, {"detach-reported", "I4", "I6", "two-listed"}, first_seed=144),
+    "nothing-inherited": Bug(_nothing_is_inherited, {"detach-reported", "I4", "I6", "two-listed"}, first_seed=231),
     "seconds-are-moments": Bug(_seconds_are_moments, {"I4", "I6"}, first_seed=16453),
 }
