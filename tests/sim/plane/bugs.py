@@ -197,7 +197,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     **MEND_BUGS,
     **WORKLOAD_BUGS,
     "mounts-unchecked": Bug(_mounts_are_not_checked, {"I3", "I6"}, first_seed=2),
-    "reports-unawaited": Bug(_reports_are_not_awaited, {"I4"}, first_seed=8),
+    "reports-unawaited": Bug(_reports_are_not_awaited, {"I4"}, first_seed=15),
     "only-attached-block": Bug(_only_the_attached_block, {"I1", "I2"}, first_seed=8),
     "own-writes-forgotten": Bug(_own_writes_are_forgotten, {"I1", "I2", "I4", "I10"}, first_seed=26),
     "intents-in-memory": Bug(claim_bugs.BUGS["intents-in-memory"].plant, {"create-unwritten", "leaked"}, first_seed=5),
