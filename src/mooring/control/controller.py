@@ -129,12 +129,15 @@ class Controller(Generic[K]):
         """The key is reconciled after a while; the earliest of several delayed adds counts."""
         self._queue.add_after(key, seconds)
 
-    def tell(self, *topics: Topic, anew: bool = False) -> None:
+    def tell(self, *topics: Topic, anew: bool = False, by: K | None = None) -> None:
         """Something has happened: the keys that wait for it, or that it could heal, are reconciled at once.
 
-        anew: their failures are forgotten: this is the very event that they waited for.
+        anew: their failures are forgotten: this is the very event that they waited for. by: the key whose work has made it happen; it may
+        still be parked, and is not woken: a failure would wake itself, without its back-off.
         """
         for key in self._topics.tell(topics):
+            if key == by:
+                continue
             if anew:
                 self._queue.reset_failures(key)
             self._queue.add(key)

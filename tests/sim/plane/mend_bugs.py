@@ -53,10 +53,21 @@ def _attachments_are_read_once() -> Planted:
     return mock.patch.object(VolumeState, "is_mounted", property(lambda self: True))
 
 
+def _drops_wake_themselves() -> Planted:
+    """A pod that gives up its plan is told of that as those are who wait for it, and tries again without a back-off."""
+    tell = Controller.tell
+
+    def told(self: Controller[Any], *topics: str, anew: bool = False, by: object = None) -> None:
+        tell(self, *topics, anew=anew)
+
+    return mock.patch.object(Controller, "tell", told)
+
+
 MEND_BUGS: Final[Mapping[str, Bug]] = {
     "refusals-are-moves": Bug(_refusals_are_moves, {"silent"}, first_seed=220),
     "taints-by-place": Bug(_taints_go_by_place, {"others"}, first_seed=410),
     "attachments-read-once": Bug(_attachments_are_read_once, {"I6", "not-attached", "context-wrong"}, first_seed=6797),
     "names-say-whose": Bug(_names_say_whose_a_volume_is, {"bound-lost", "deleted-wanted"}, first_seed=2163),
+    "drops-wake-themselves": Bug(_drops_wake_themselves, {"hot-loop"}, first_seed=680),
     "endings-published-again": Bug(_endings_are_published_again, {"I2"}, first_seed=9674),
 }

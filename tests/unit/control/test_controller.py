@@ -138,6 +138,16 @@ async def test_a_parked_key_costs_nothing_until_its_topic_is_told():
     assert [0, 10_000] == reconcile.times
 
 
+async def test_a_key_does_not_wake_itself_out_of_its_back_off():
+    reconcile = Reconciler(Result("waiting", waits_for=frozenset({"volume/1"})), Retry("no"), SETTLED)
+    async with working(reconcile, "a") as controller:
+        await asyncio.sleep(10)
+        reconcile.during = lambda key: controller.tell("volume/1", by=key)
+        controller.add("a")
+        await asyncio.sleep(10)
+    assert [0, 10, 11] == reconcile.times
+
+
 @pytest.mark.parametrize("outcome", [Result("waiting", waits_for=frozenset({"volume/1"})), Retry("no", heals=["volume/1"])])
 async def test_what_is_told_between_judgement_and_parking_is_not_lost(outcome):
     reconcile = Reconciler(outcome, SETTLED)

@@ -106,4 +106,4 @@ class Scheduler:
         """Others may have waited for the volumes and claims of the plan, unless the pod has them now."""
         plan = self._plans.drop(key)
         if plan is not None and not handlers.has_its_node(self.view.pods.get(key), plan):
-            self._pods.tell(*handlers.of_dropped_plan(self.view, plan))
+            self._pods.tell(*handlers.of_dropped_plan(self.view, plan), by=key)
