@@ -32,6 +32,7 @@ class AttachmentLaws(NodeLaws):
         before = self.attachments.get(name)
         if new is None:
             self.attachments.pop(name, None)
+            self.late.discard(name)
             self._ended[name] = version
         else:
             maker = "" if write is None else f"{write.who}#{write.process}"
@@ -54,6 +55,7 @@ class AttachmentLaws(NodeLaws):
         handle, _ = self._pairs.get(made.name, ("", ""))
         if write is None and not HAND.get() and self._single.get(handle) and any(one.node != made.node for one in self._of_handle(handle)):
             self.tell(f"{made.name} {TWOFOLD}")
+            self.late.add(made.name)
 
     def _is_made(self, write: PlaneWrite, made: Attachment) -> None:
         pair = self._pairs.get(made.name)

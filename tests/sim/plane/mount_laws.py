@@ -24,6 +24,7 @@ class MountLaws(Stands):
         self.mounted: dict[Pair, float] = {}  # since when
         self.counts: Counter[str] = Counter()
         self._blind: set[Pair] = set()  # published by an attacher that could not know of the attachment's end
+        self.late: set[str] = set()  # attachments that POSTs of processes that are gone have made beside another one
 
     def call_begins(self, process: int, verb: str, handle: str, node: str) -> None:
         self.counts["calls"] += 1
@@ -41,7 +42,9 @@ class MountLaws(Stands):
         pass
 
     def is_published(self, handle: str, node: str) -> None:
-        """The driver is about to publish."""
+        """The driver is about to publish. One attacher never has a volume on two nodes; of two, each may have seen one attachment alone."""
+        if self._plan.attachers > 1 and any(one.name in self.late for one in self._of_handle(handle)):
+            return
         others = {other for other in self._backend.published[handle] if other != node and (handle, other) not in self.torn | self._blind}
         if self._single.get(handle) and others and (handle, node) not in self._blind:
             self._fail("I2", f"{handle} becomes published on {node}, and is on {sorted(others)}")
