@@ -6,7 +6,8 @@ A path on which something is mounted is never touched: a mount that is dead woul
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from mooring.csi.book.exchange import Place
@@ -23,18 +24,19 @@ class Sight:
     def __init__(self, read: Callable[[], MountTable] = mount_table) -> None:
         self._read = read
 
-    def points(self) -> frozenset[str]:
-        """Where something is mounted now."""
-        return frozenset(mount.point for mount in self._read())
+    def points(self) -> Mapping[str, int]:
+        """How many mounts lie on each point now."""
+        return Counter(mount.point for mount in self._read())
 
-    def at(self, path: str, before: frozenset[str]) -> Place:
+    def at(self, path: str, before: Mapping[str, int]) -> Place:
         """before: the points of mounts when the call began."""
         table, point = self._read(), str(plain(path))
-        new = tuple(sorted({mount.point for mount in table} - before - {point}))
+        now = Counter(mount.point for mount in table)
+        new = tuple(sorted(now.keys() - before.keys() - {point}))
         if (mount := table.at(point)) is None:
             return Place(_kind(point), elsewhere=new)
         kind = "device" if mount.fs_type == _DEVICES else _kind(point)
-        return Place(kind, is_mount=True, readonly=_is_readonly(mount), elsewhere=new)
+        return Place(kind, is_mount=True, readonly=_is_readonly(mount), elsewhere=new, covers=now[point] > before.get(point, 0) > 0)
 
 
 def _is_readonly(mount: Mount) -> bool:

@@ -48,10 +48,10 @@ class Watching:
 
     def __init__(self, watcher: Watcher, number: int, sight: Sight | None, request: Any, limit_s: float) -> None:
         self._watcher, self._number, self._sight, self._request, self._limit_s = watcher, number, sight, request, limit_s
-        self._before = sight.points() if sight is not None else frozenset()
+        self._before = sight.points() if sight is not None else {}
 
     def ended(self, response: Any, error: DriverError | None) -> None:
-        target, staging = (self._seen(path) if error is None else None for path in _PATHS)
+        target, staging = (self._seen(path) for path in _PATHS)
         self._watcher.ended(self._number, response, error, limit_s=self._limit_s, target=target, staging=staging)
 
     def given_up(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,13 @@ from mooring.mounts.mountinfo import MountTable, parse
 LINE = "36 35 98:0 / {point} {options} - {fs_type} /dev/sda1 {super_options}"
 
 
-def seen(path: Path, *, before: frozenset[str] = frozenset(), **mounts: str) -> Place:
+def seen(path: Path, *, before: Mapping[str, int] | None = None, **mounts: str) -> Place:
     """mounts: by their points below the path's folder, `options fs_type super_options`."""
     lines = []
     for name, text in mounts.items():
         options, fs_type, super_options = text.split()
         lines.append(LINE.format(point=path.parent / name, options=options, fs_type=fs_type, super_options=super_options))
-    return Sight(lambda: MountTable(parse("\n".join(lines)))).at(str(path), before)
+    return Sight(lambda: MountTable(parse("\n".join(lines)))).at(str(path), before or {})
 
 
 @pytest.mark.parametrize(
@@ -49,9 +50,17 @@ def test_what_is_no_mount_is_a_folder_a_file_or_nothing(tmp_path: Path) -> None:
 
 def test_mounts_that_came_elsewhere_are_named_without_those_that_were_there(tmp_path: Path) -> None:
     (tmp_path / "target").mkdir()
-    before = frozenset({str(tmp_path / "old")})
+    before = {str(tmp_path / "old"): 1}
     place = seen(tmp_path / "target", before=before, old="rw ext4 rw", new="rw ext4 rw")
     assert place == Place("folder", elsewhere=(str(tmp_path / "new"),))
+
+
+def test_a_second_mount_on_the_path_covers_the_first(tmp_path: Path) -> None:
+    (tmp_path / "target").mkdir()
+    point = tmp_path / "target"
+    line = LINE.format(point=point, options="rw", fs_type="ext4", super_options="rw")
+    sight = Sight(lambda: MountTable(parse(f"{line}\n{line}")))
+    assert [sight.at(str(point), before).covers for before in ({}, {str(point): 1}, {str(point): 2})] == [False, True, False]
 
 
 def test_links_above_the_path_are_followed(tmp_path: Path) -> None:
@@ -59,7 +68,7 @@ def test_links_above_the_path_are_followed(tmp_path: Path) -> None:
     (tmp_path / "real" / "target").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     table = MountTable(parse(LINE.format(point=tmp_path / "real" / "target", options="rw", fs_type="ext4", super_options="rw")))
-    assert Sight(lambda: table).at(str(tmp_path / "link" / "target"), frozenset()).is_mount
+    assert Sight(lambda: table).at(str(tmp_path / "link" / "target"), {}).is_mount
 
 
 def test_the_mounts_of_this_machine_are_read() -> None:

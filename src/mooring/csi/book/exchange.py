@@ -19,12 +19,14 @@ class Place:
     """A path on a node after a call. is_mount: something is mounted there; readonly: so that nobody writes through it.
 
     kind: `folder`, `file`, `device`, "" where there is nothing. elsewhere: the points of mounts that came since the call began.
+    covers: something was mounted there when the call began, and one mount more is there now.
     """
 
     kind: str
     is_mount: bool = False
     readonly: bool = False
     elsewhere: tuple[str, ...] = ()
+    covers: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

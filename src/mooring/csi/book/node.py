@@ -107,9 +107,31 @@ NO_USAGE = Rule(
     "Answer the file system's bytes and inodes, or a device's total, or do not advertise GET_VOLUME_STATS.",
 )
 
-RULES: Final = (SAME_NODE, TWO_NODES, NOT_THERE, ELSEWHERE, WRITABLE, WRONG_KIND, LEFT, LEFT_STAGED, AGAIN, GROWN, NO_USAGE)
+COVERS = Rule(
+    "CSI521",
+    "a repeated call to the node mounts once more",
+    "NodeStageVolume and NodePublishVolume mount nothing where the volume is mounted already.",
+    "node-service-rpc",
+    "After a lost answer two mounts lie on one path: an unmount takes one of them, so the volume stays mounted and the pod stays Terminating.",
+    "Look at the mount table first, and answer OK where the volume is mounted already.",
+)
+NO_TARGET = Rule(
+    "CSI522",
+    "NodePublishVolume expects that target_path exists",
+    "NodePublishVolume makes target_path, a folder or a file; only the folder above it is there.",
+    "nodepublishvolume",
+    "The pod stays in ContainerCreating, with a FailedMount event.",
+    "Make target_path before you mount: a folder for mount, an empty file for block.",
+)
+
+RULES: Final = (
+    *(SAME_NODE, TWO_NODES, NOT_THERE, ELSEWHERE, WRITABLE, WRONG_KIND, LEFT, LEFT_STAGED, AGAIN, GROWN, NO_USAGE),
+    *(COVERS, NO_TARGET),
+)
 ASKED: Final = (SECOND_WRITER,)
 
+_ABSENT: Final = "no such file or directory"
+"""ENOENT in the words of C, Go, Python and mount(8)."""
 _PATHS: Final = {
     "node_stage_volume": "staging_target_path",
     "node_unstage_volume": "staging_target_path",
@@ -123,6 +145,7 @@ def judge(exchange: Exchange, past: Past) -> Iterator[Breach]:
         yield from _refused(exchange, past)
     if not exchange.ok:
         return
+    yield from _covered(exchange, past)
     if exchange.is_of("node_get_info"):
         yield from _identity(exchange, past)
     elif exchange.is_of("node_publish_volume"):
@@ -158,6 +181,19 @@ def _refused(exchange: Exchange, past: Past) -> Iterator[Breach]:
     before = past.on_node.get(key)
     if before is not None and same_request(before.request, exchange.request):
         yield exchange.breaks(AGAIN, f"the same call succeeded before, and fails now: {exchange.error}")
+    elif exchange.target is not None and not exchange.target.kind and _ABSENT in str(exchange.error).lower():
+        yield exchange.breaks(NO_TARGET, f"{exchange.request.target_path} does not exist after the call: {exchange.error}")
+
+
+def _covered(exchange: Exchange, past: Past) -> Iterator[Breach]:
+    if not exchange.is_of("node_stage_volume", "node_publish_volume") or not exchange.alone:
+        return
+    path = _PATHS[exchange.rpc.attribute]
+    place = exchange.staging if exchange.is_of("node_stage_volume") else exchange.target
+    point = getattr(exchange.request, path)
+    before = past.on_node.get((exchange.where, path, point))
+    if place is not None and place.covers and before is not None and same_request(before.request, exchange.request):
+        yield exchange.breaks(COVERS, f"the same call has mounted the volume on {point} before, and mounts there again")
 
 
 def _published(exchange: Exchange, past: Past) -> Iterator[Breach]:

@@ -204,7 +204,7 @@ def _on_node(path: str) -> Callable[[Past, Exchange], None]:
         past.off_node.drop(key)
         if exchange.ok and past.on_node.get(key) is None:
             past.on_node[key] = Made(exchange.request, exchange.response)
-        if exchange.target is not None and exchange.target.elsewhere and not exchange.target.is_mount:
+        if exchange.ok and exchange.target is not None and exchange.target.elsewhere and not exchange.target.is_mount:
             past.mounted_elsewhere.setdefault(exchange.where, exchange.target.elsewhere[0])
 
     return note

@@ -9,6 +9,7 @@ from mooring.csi.book.exchange import Exchange, same_request
 from mooring.csi.book.past import Past
 from mooring.csi.book.rule import Breach, Rule
 from mooring.csi.volume_capability import SINGLE_NODE_MODES
+from mooring.wire.grpc.codes import Code
 
 SAME_CONTEXT = Rule(
     "CSI301",
@@ -66,8 +67,16 @@ NOTHING_LEFT = Rule(
     "A VolumeAttachment whose node or volume is gone keeps its finalizer for ever, and so does its PersistentVolume.",
     "Answer OK when your backend has no attachment of this volume to this node, whatever else is missing.",
 )
+FORGOTTEN = Rule(
+    "CSI308",
+    "ControllerUnpublishVolume does not know what was published",
+    "ControllerUnpublishVolume does not answer NotFound for a volume that exists, and a node that exists.",
+    "controllerunpublishvolume",
+    "The attacher asks again for ever: the VolumeAttachment keeps its finalizer, and the volume can go to no other node.",
+    "Answer OK where the volume is not attached, and keep attachments where they outlive a restart of the driver.",
+)
 
-RULES: Final = (SAME_CONTEXT, REFUSED_AGAIN, TWO_NODES, ABSENT)
+RULES: Final = (SAME_CONTEXT, REFUSED_AGAIN, TWO_NODES, ABSENT, FORGOTTEN)
 ASKED: Final = (INCOMPATIBLE, FULL, NOTHING_LEFT)
 
 
@@ -98,3 +107,10 @@ def _unpublished(exchange: Exchange, past: Past) -> Iterator[Breach]:
     volume, node = exchange.request.volume_id, exchange.request.node_id
     if exchange.refused and (volume, node) in past.unpublished:
         yield exchange.breaks(ABSENT, f"it was unpublished from {node!r} before, and fails now: {exchange.error}")
+    elif exchange.code == Code.NOT_FOUND and _is_known(volume, node, past):
+        yield exchange.breaks(FORGOTTEN, f"the driver published it to {node!r}, and answers NotFound: {exchange.error}")
+
+
+def _is_known(volume: str, node: str, past: Past) -> bool:
+    """True for an attachment of which the driver has told all: NotFound is right where the volume or the node is gone."""
+    return (volume, node) in past.published and volume in past.volumes.names and node in past.node_ids.values()

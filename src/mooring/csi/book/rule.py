@@ -49,10 +49,10 @@ class Breach:
 
     @property
     def line(self) -> str:
-        """`CSI515 NodeUnpublishVolume of volume 'a': … on n1`."""
+        """`CSI515 NodeUnpublishVolume of volume 'a' on n1: …`."""
         about = f" of {self.subject}" if self.subject else ""
         where = f" on {self.where}" if self.where else ""
-        return f"{self.rule.number} {self.rpc}{about}: {self.found}{where}"
+        return f"{self.rule.number} {self.rpc}{about}{where}: {self.found}"
 
     @property
     def advice(self) -> tuple[str, str]:

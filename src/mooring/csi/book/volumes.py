@@ -124,6 +124,9 @@ MUTABLE = Rule(
     "Look at each key before you change anything.",
 )
 
+_SHOWN_MAX: Final = 3
+"""Topologies that a finding names."""
+
 RULES: Final = (ANOTHER, REFUSED_AGAIN, SHARED_ID, CAPACITY, SOURCE, PLACE, SAME_ANSWER, DELETE_ABSENT, FORGOTTEN, GROWN, OTHER_REQUEST)
 ASKED: Final = (NOT_CONFIRMED, ONLINE, MUTABLE)
 
@@ -208,7 +211,15 @@ def _misplaced(exchange: Exchange) -> Iterator[Breach]:
     if not requisite or not answered:
         return
     if not any(_fits(place, wanted) for place in answered for wanted in requisite):
-        yield exchange.breaks(PLACE, f"it is in {answered[0]}, and none of the {len(requisite)} requisite topologies is that")
+        foreign = sorted({key for place in answered for key in place} - {key for wanted in requisite for key in wanted})
+        keys = f"; they have no key {foreign[0]}: NodeGetInfo and CreateVolume must use the same keys" if foreign else ""
+        told = f"it is in {_shown(answered[0])}, and the requisite topologies are {' or '.join(map(_shown, requisite[:_SHOWN_MAX]))}"
+        more = f" and {len(requisite) - _SHOWN_MAX} more" if len(requisite) > _SHOWN_MAX else ""
+        yield exchange.breaks(PLACE, f"{told}{more}{keys}")
+
+
+def _shown(place: dict[str, str]) -> str:
+    return ",".join(f"{key}={value}" for key, value in sorted(place.items()))
 
 
 def _fits(place: dict[str, str], wanted: dict[str, str]) -> bool:

@@ -17,6 +17,7 @@ from mooring.wire.grpc.errors import DEADLINE_TEXT, LOST_TEXT
 from tests.unit.csi.book.calls import BLOCK, GIB, PATH, TAKEN, WRITER, Calls, Controller, Node, Service, no
 
 MOUNTED = Place("folder", is_mount=True)
+COVERED = Place("folder", is_mount=True, covers=True)
 STATS = csi.NodeGetVolumeStatsRequest(volume_id="id-a", volume_path=PATH)
 ZONE_A, ZONE_B = {"segments": {"zone": "a"}}, {"segments": {"zone": "b"}}
 
@@ -96,6 +97,13 @@ def refuses_to_detach_again(calls: Calls) -> None:
     calls.attach()
     calls.detach()
     calls.detach(no(Code.INTERNAL))
+
+
+def forgets_an_attachment(calls: Calls) -> None:
+    calls.node()
+    calls.create()
+    calls.attach()
+    calls.detach(no(Code.NOT_FOUND))
 
 
 def another_snapshot(calls: Calls) -> None:
@@ -185,6 +193,16 @@ def stages_once_only(calls: Calls) -> None:
     calls.stage(no(Code.INTERNAL))
 
 
+def stages_twice(calls: Calls) -> None:
+    calls.stage(staging=MOUNTED)
+    calls.stage(staging=COVERED)
+
+
+def mounts_twice(calls: Calls) -> None:
+    calls.mount(target=MOUNTED)
+    calls.mount(target=COVERED)
+
+
 def unmounts_once_only(calls: Calls) -> None:
     calls.unmount()
     calls.unmount(no(Code.NOT_FOUND))
@@ -269,6 +287,7 @@ BREACHES: tuple[tuple[str, Callable[[Calls], None]], ...] = (
     ("CSI302", refuses_to_attach_again),
     ("CSI303", on_two_nodes),
     ("CSI304", refuses_to_detach_again),
+    ("CSI308", forgets_an_attachment),
     ("CSI401", another_snapshot),
     ("CSI402", refuses_its_snapshot),
     ("CSI403", lambda calls: calls.snap({"source_volume_id": "id-b"})),
@@ -294,6 +313,9 @@ BREACHES: tuple[tuple[str, Callable[[Calls], None]], ...] = (
     ("CSI517", unmounts_once_only),
     ("CSI518", grows_elsewhere),
     ("CSI520", lambda calls: calls.call(Driver.node_get_volume_stats, STATS, None)),
+    ("CSI521", stages_twice),
+    ("CSI521", mounts_twice),
+    ("CSI522", lambda calls: calls.mount(no(Code.INTERNAL, "mount: No such file or directory"), target=Place(""))),
     ("CSI601", endless),
     ("CSI602", lambda calls: calls.page("a", "b", max_entries=1)),
     ("CSI603", listed_twice),
@@ -398,6 +420,44 @@ def test_a_repeated_call_that_mounts_nothing_new_is_the_same_breach() -> None:
     calls.mount(target=Place("folder", elsewhere=("/mnt/a",)))
     calls.mount(target=Place("folder"))
     assert calls.numbers == ["CSI512"]
+
+
+def test_not_found_is_right_where_the_volume_or_the_node_is_gone() -> None:
+    calls = Calls()
+    calls.node("n2", "n2")
+    calls.create()
+    calls.attach()
+    calls.detach(no(Code.NOT_FOUND))  # nothing says that n1 is a node
+    calls.node()
+    calls.delete()
+    calls.detach(no(Code.NOT_FOUND))
+    assert calls.numbers == []
+
+
+def test_another_fault_on_a_missing_target_is_not_the_targets() -> None:
+    calls = Calls()
+    calls.mount(no(Code.INTERNAL, "no room"), target=Place(""))
+    calls.mount(no(Code.INTERNAL, "/dev/sdb: no such file or directory"), target=Place("folder"))
+    calls.mount(no(Code.INTERNAL, "/dev/sdb: no such file or directory"))  # nobody sees the path
+    assert calls.numbers == []
+
+
+def test_a_volume_in_another_place_is_told_with_the_places_and_the_strange_key() -> None:
+    calls = Calls()
+    many = [{"segments": {"zone": str(number)}} for number in range(5)]
+    calls.create({"accessible_topology": [{"segments": {"rack": "7"}}]}, accessibility_requirements={"requisite": many})
+    calls.create({"accessible_topology": [ZONE_A]}, "b", accessibility_requirements={"requisite": [ZONE_B]})
+    (first,) = calls.breaches
+    assert first.found == (
+        "it is in rack=7, and the requisite topologies are zone=0 or zone=1 or zone=2 and 2 more"
+        "; they have no key rack: NodeGetInfo and CreateVolume must use the same keys"
+    )
+
+
+def test_a_breach_names_the_node_before_what_was_found() -> None:
+    calls = Calls()
+    calls.unmount(target=MOUNTED)
+    assert calls.breaches[0].line == f"CSI515 NodeUnpublishVolume of volume 'id-a' on n1: {PATH} is still mounted"
 
 
 def test_a_negative_size_breaks_one_rule() -> None:
