@@ -134,7 +134,7 @@ async def _session(flags: ConformFlags, form: Form, space: MountSpace) -> int:
         home = Path(folder)
         command = command_of(form)
         path = Path(form.path) if isinstance(form, Socket) else home / "csi.sock"
-        address = f"unix://{path}"
+        address = f"unix://{path}" if isinstance(form, Socket) else ""  # a driver of this run's own ends with it
         await unless_stopped(_asked(flags, home, path, command, space, report))
     forms: dict[str, Callable[[Report, str], str]] = {"text": as_text, "junit": as_junit, "tap": as_tap}
     forms["json"] = lambda one, by: as_json(as_values(one, by))

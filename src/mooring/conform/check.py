@@ -23,7 +23,8 @@ class Check:
     """name: as on the command line. about: what is asked, in a sentence. rule: of the book, to which it belongs.
 
     needs: abilities without which it is skipped, as in `Controller.LIST_VOLUMES`. sanity: the tests of csi-sanity that ask the same.
-    restarts: it can only be made of a driver that this run has started.
+    restarts: it can only be made of a driver that this run has started. last: a driver that breaks it may have lost all its volumes,
+    so it is made after all others.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Check:
     needs: tuple[str, ...] = ()
     sanity: tuple[str, ...] = ()
     restarts: bool = False
+    last: bool = False
 
 
 class Chapter:
@@ -66,6 +68,7 @@ class Chapter:
         sanity: tuple[str, ...] | str = (),
         *,
         restarts: bool = False,
+        last: bool = False,
     ) -> None:
         tests = (sanity,) if isinstance(sanity, str) else sanity
-        self.checks.append(Check(name, about, rule, run, needs, tuple(f"{self._sanity}{test}" for test in tests), restarts))
+        self.checks.append(Check(name, about, rule, run, needs, tuple(f"{self._sanity}{test}" for test in tests), restarts, last))

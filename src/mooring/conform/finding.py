@@ -27,7 +27,7 @@ class Finding:
         return self.breach.rule.number, self.breach.rpc
 
     def by_hand(self, address: str) -> str:
-        """The call as a command. Secrets are left out: they stand in a file of the reader's own."""
+        """The call as a command. Secrets are left out: they stand in a file of the reader's own. address: "" for that in $CSI_ENDPOINT."""
         if self.breach.request is None:
             return ""
         return call_by_hand(self.breach.rpc, self.breach.request, address)
@@ -40,4 +40,5 @@ def call_by_hand(rpc: str, request: Message, address: str) -> str:
     values.pop("secrets", None)
     secrets = " --secrets-file FILE" if has_secrets else ""
     body = shlex.quote(json.dumps(values, sort_keys=True))
-    return f"mooring call {rpc} --csi-address {shlex.quote(address)}{secrets} -f - <<< {body}"
+    driver = f" --csi-address {shlex.quote(address)}" if address else ""
+    return f"mooring call {rpc}{driver}{secrets} -f - <<< {body}"

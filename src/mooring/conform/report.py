@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 from xml.etree import ElementTree
 
@@ -11,6 +12,10 @@ from mooring.conform.finding import Finding
 from mooring.conform.runner import End, Report, Result
 
 _WIDTH: Final = 100
+_BY_HAND: Final = (
+    "A call by hand goes to the driver at $CSI_ENDPOINT, since the driver of this run has ended: start it, make the folders that the call "
+    "names, and export CSI_ENDPOINT=unix:///path/of.sock."
+)
 
 
 def line(result: Result) -> str:
@@ -27,19 +32,26 @@ def as_text(report: Report, address: str) -> str:
 def _text(report: Report, address: str) -> Iterator[str]:
     if report.findings:
         yield ""
-    for finding in sorted(report.findings, key=lambda one: one.key):
-        breach = finding.breach
-        yield from _wrapped("", f"{breach.line}")
-        yield from _wrapped("  Rule: ", f"{breach.rule.asks} {breach.rule.source}")
-        yield from _wrapped("  Kubernetes: ", breach.rule.kubernetes)
-        yield from _wrapped("  Mend: ", breach.rule.mend)
-        yield f"  Check: {finding.check}"
-        if by_hand := finding.by_hand(address):
-            yield f"  By hand: {by_hand}"
-        yield ""
+    for _, findings in itertools.groupby(sorted(report.findings, key=lambda one: one.key), lambda one: one.breach.rule.number):
+        yield from _of_a_rule(list(findings), address)
+    if not address and any(one.by_hand(address) for one in report.findings):
+        yield from (*_wrapped("", _BY_HAND), "")
     for left in report.left:
         yield f"not deleted: {left}"
     yield summary(report)
+
+
+def _of_a_rule(findings: Sequence[Finding], address: str) -> Iterator[str]:
+    rule = findings[0].breach.rule
+    yield from _wrapped("", f"{rule.number} {rule.asks} {rule.source}")
+    yield from _wrapped("  Kubernetes: ", rule.kubernetes)
+    yield from _wrapped("  Mend: ", rule.mend)
+    for finding in findings:
+        yield from _wrapped("  - ", finding.breach.what)
+        yield f"    Check: {finding.check}"
+        if by_hand := finding.by_hand(address):
+            yield f"    By hand: {by_hand}"
+    yield ""
 
 
 def summary(report: Report) -> str:
@@ -104,9 +116,16 @@ def as_junit(report: Report, address: str) -> str:
             ElementTree.SubElement(case, "error", message=one.note)
         elif one.end is End.BROKEN:
             failure = ElementTree.SubElement(case, "failure", message="; ".join(_told(report, one)))
-            failure.text = "\n".join(finding.by_hand(address) for finding in one.findings)
+            failure.text = "\n".join(text for finding in one.findings for text in _advice(finding, address))
     ElementTree.indent(suite)
     return f"<?xml version='1.0' encoding='utf-8'?>\n{ElementTree.tostring(suite, encoding='unicode')}\n"
+
+
+def _advice(finding: Finding, address: str) -> Iterator[str]:
+    rule = finding.breach.rule
+    yield from (finding.breach.line, f"Rule: {rule.asks} {rule.source}", *finding.breach.advice)
+    if by_hand := finding.by_hand(address):
+        yield f"By hand: {by_hand}"
 
 
 def as_tap(report: Report, _address: str) -> str:

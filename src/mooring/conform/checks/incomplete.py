@@ -165,4 +165,5 @@ for _attribute, _group in _SANITY.items():
             functools.partial(lacks, _attribute, _field),
             (_service,) if _need is None else (_service, f"{_kind}.{_need.text}"),
             f"{_group.name} > {_test}" if _test else (),
+            last=_attribute.startswith("delete_"),  # an empty id makes the path of the folder with all volumes
         )

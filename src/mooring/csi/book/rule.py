@@ -50,9 +50,14 @@ class Breach:
     @property
     def line(self) -> str:
         """`CSI515 NodeUnpublishVolume of volume 'a' on n1: …`."""
+        return f"{self.rule.number} {self.what}"
+
+    @property
+    def what(self) -> str:
+        """`NodeUnpublishVolume of volume 'a' on n1: …`."""
         about = f" of {self.subject}" if self.subject else ""
         where = f" on {self.where}" if self.where else ""
-        return f"{self.rule.number} {self.rpc}{about}{where}: {self.found}"
+        return f"{self.rpc}{about}{where}: {self.found}"
 
     @property
     def advice(self) -> tuple[str, str]:

@@ -1,0 +1,73 @@
+"""What conform writes about broken rules, and the order of its checks."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any, cast
+from xml.etree import ElementTree
+
+import pytest
+
+from mooring.conform.asker import Asker
+from mooring.conform.checks.all import CHECKS
+from mooring.conform.finding import Finding
+from mooring.conform.options import Options
+from mooring.conform.report import as_junit, as_text
+from mooring.conform.runner import End, Report, Result, ordered
+from mooring.csi.book.rule import Breach
+from mooring.csi.book.watcher import BOOK
+from mooring.csi.proto import csi_pb2 as csi
+
+RULE = BOOK["CSI121"]
+DELETES = {"delete-volume-without-volume-id", "delete-snapshot-without-snapshot-id", "delete-volume-group-snapshot-without-group-snapshot-id"}
+
+
+def report() -> Report:
+    """One rule, broken by two calls."""
+    findings = tuple(
+        Finding(Breach(RULE, rpc, "", f"{rpc} takes anything", request=request), CHECKS[0].name)
+        for rpc, request in (("DeleteVolume", csi.DeleteVolumeRequest()), ("CreateVolume", csi.CreateVolumeRequest(name="a")))
+    )
+    result = Result(CHECKS[0], End.BROKEN, 0.0, "", findings, (RULE.number,))
+    return Report("csi.example.com 1", [result], list(findings), [], True)
+
+
+def test_a_rules_words_come_once_above_all_calls_that_broke_it() -> None:
+    text = as_text(report(), "unix:///csi.sock")
+    assert [text.count(words) for words in (RULE.mend, RULE.kubernetes[:40], RULE.source)] == [1, 1, 1]
+    assert text.index(RULE.mend) < text.index("  - CreateVolume: CreateVolume takes anything") < text.index("  - DeleteVolume: ")
+    assert "By hand: mooring call DeleteVolume --csi-address unix:///csi.sock -f - <<< '{}'" in text
+    assert "CSI_ENDPOINT" not in text
+
+
+def test_a_call_by_hand_names_no_socket_that_is_gone() -> None:
+    text = as_text(report(), "")
+    assert "By hand: mooring call DeleteVolume -f - <<< '{}'" in text
+    assert "--csi-address" not in text
+    assert 1 == text.count("export CSI_ENDPOINT=unix:///path/of.sock")
+
+
+def test_a_failure_in_junit_says_how_to_mend_it() -> None:
+    (failure,) = ElementTree.fromstring(as_junit(report(), "").split("\n", 1)[1]).iter("failure")
+    assert failure.text is not None
+    assert f"Mend: {RULE.mend}" in failure.text.split("\n")
+    assert 2 == failure.text.count("By hand: mooring call ")
+
+
+class Stage:
+    """Of an asker what the order needs."""
+
+    def __init__(self, seed: int) -> None:
+        self.options = Options(staging=cast(Any, None), targets=cast(Any, None), seed=seed)
+        self.randomness = random.Random(seed)
+
+
+def names(seed: int) -> Sequence[str]:
+    return [one.name for one in ordered(CHECKS, cast(Asker, Stage(seed)))]
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_checks_that_may_cost_a_driver_its_volumes_come_last(seed: int) -> None:
+    assert DELETES == set(names(seed)[-len(DELETES) :])
+    assert len(CHECKS) == len(names(seed))
