@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from mooring.api.binding import claims_of
 from mooring.api.classes import class_of
@@ -38,6 +38,9 @@ from mooring.kube.list_all import list_all
 from mooring.sidecars.attacher.view import ATTACHMENT_INDEXES, BY_VOLUME
 from mooring.sidecars.attacher.view import VOLUME_INDEXES as VOLUME_INDEXES_OF_ATTACHER
 from mooring.sidecars.provisioner.model import cached
+
+AFFINITY: Final = re.compile("volume node affinity conflict|didn't match PersistentVolume's node affinity|had no available volume zone")
+"""What the scheduler says of a volume that no node reaches."""
 
 
 class Reading(SceneRequests):
@@ -82,6 +85,8 @@ class Reading(SceneRequests):
         for claim in claims_of(pod):
             await self.claim(claim)
             await self._attachment(claim, pod.spec.node_name)
+        if not pod.spec.node_name and any(AFFINITY.search(one.message) for one in pod.status.conditions or ()):
+            await self._list(self.scene.csi_nodes, CSI_NODES, is_vital=False)  # for the keys of topology that drivers report
         owner = next((one for one in pod.metadata.owner_references or () if one.controller), None)
         if owner is not None:
             await self._events_of_uid(key.namespace, owner.uid)

@@ -6,7 +6,7 @@ import ast
 import asyncio
 import importlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -41,6 +41,7 @@ from tests.support.builders import (
     a_csi_node,
     a_lease,
     a_pod,
+    a_pv,
     a_ready_node,
     a_va,
     a_volume,
@@ -220,6 +221,29 @@ def unscheduled(name: str, message: str, *claims: str) -> Json:
 
 async def the_place(world: WhyWorld, pod: str = "pod/web") -> dict[str, Any]:
     return next(link for link in (await world.values(pod))["links"] if link["name"] == "place")
+
+
+CONFLICT = "0/1 nodes are available: 1 node(s) didn't match PersistentVolume's node affinity."
+
+
+async def a_misplaced_pod(rack: Mapping[str, str], *, keys: Iterable[str]) -> dict[str, Any]:
+    """rack: what the volume's node must have. keys: of topology, as the driver reports them."""
+    world = WhyWorld()
+    await world.create(a_class(), a_pv(affinity=rack, claim="claim"), a_bound_claim("claim", "pv"), a_csi_node("n1", keys=keys))
+    await world.create(unscheduled("web", CONFLICT, "claim"))
+    return await the_place(world)
+
+
+async def test_a_topology_key_that_the_driver_reports_on_no_node_is_the_driver_s() -> None:
+    link = await a_misplaced_pod({"x/rack": "7"}, keys=["x/node", "x/zone"])
+    assert ("driver", CONFLICT) == (link["mover"], link["error"])
+    assert "its volume asks for the topology key x/rack, and the driver's nodes report the keys x/node, x/zone" == link["text"]
+    assert "kubectl describe pv pv" == link["commands"][0]["line"]
+
+
+async def test_another_value_of_a_key_is_no_fault_of_the_driver() -> None:
+    link = await a_misplaced_pod({"x/node": "n7"}, keys=["x/node"])
+    assert ("operator", "its volume is in another place than the nodes that could take it") == (link["mover"], link["text"])
 
 
 async def test_the_scheduler_s_own_check_of_the_claims_is_newer_than_its_condition() -> None:

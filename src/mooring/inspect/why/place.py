@@ -10,7 +10,8 @@ from typing import Final
 
 from mooring.api.binding import claims_of
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
-from mooring.api.meta import key_of
+from mooring.api.meta import Key, key_of
+from mooring.api.migration import driver_and_handle
 from mooring.api.pods import Pod
 from mooring.api.storage import CSIStorageCapacity
 from mooring.cluster.binder.available_volumes import AvailableVolumes
@@ -19,6 +20,7 @@ from mooring.cluster.binder.scheduling.assumed_bindings import AssumedBindings
 from mooring.cluster.binder.scheduling.claims import PodClaims, check_claims
 from mooring.cluster.binder.scheduling.view import View
 from mooring.cluster.binder.view import BY_CLAIM, Volumes
+from mooring.inspect.reading import AFFINITY
 from mooring.inspect.scene import Scene, Shelf, moment_s
 from mooring.inspect.why.chain import Command, Link, Mover, State
 from mooring.inspect.why.diagnosis import Diagnosis, failed_link
@@ -42,9 +44,33 @@ def scheduling_link(scene: Scene, pod: Pod) -> Link:
         return failed_link(STEP, _told(claims.problem, pod), claims.problem, told_s or since_s, message, _LOOKS_AGAIN)
     if claims.in_use:
         return _in_use(scene, pod, claims, told_s or since_s, message)
+    if AFFINITY.search(message) and (link := _strange_key(scene, pod, told_s, message)):
+        return link
     if message and not _OF_CLAIMS.search(message):
         return failed_link(STEP, _told(message, pod), "", told_s, message, _LOOKS_AGAIN)
     return _waits(view, pod, claims, since_s, is_stale=bool(message) and _sees_claims(scene, pod), message=message)
+
+
+def _strange_key(scene: Scene, pod: Pod, since_s: float, message: str) -> Link | None:
+    """A volume that asks for a topology key which its driver reports on no node: no node will ever fit."""
+    for claim in filter(None, map(scene.claims.get, claims_of(pod))):
+        pv = scene.volumes.get(Key("", claim.spec.volume_name))
+        driver = driver_and_handle(pv)[0] if pv is not None else ""
+        entries = [one for node in scene.csi_nodes.values() for one in node.spec.drivers or () if one.name == driver]
+        if pv is None or not entries:
+            continue
+        keys = {key for one in entries for key in one.topology_keys or ()}
+        wanted = pv.spec.node_affinity.required if pv.spec.node_affinity is not None else None
+        terms = [{one.key for one in term.match_expressions or ()} for term in (wanted and wanted.node_selector_terms) or ()]
+        strange = sorted({key for term in terms for key in term - keys if "kubernetes.io/" not in key})
+        if not strange or not all(term & {*strange} for term in terms):
+            continue
+        has = f"the keys {', '.join(sorted(keys))}" if keys else "no key"
+        text = f"its volume asks for the topology key {strange[0]}, and the driver's nodes report {has}"
+        who = f"the driver {driver}: CreateVolume and NodeGetInfo must use the same keys"
+        volume = Command(f"kubectl describe pv {pv.metadata.name}", "reads only: where the volume is (Node Affinity)")
+        return Link(STEP, State.FAILED, text, Mover.DRIVER, who, since_s, message, commands=(volume, _KEYS))
+    return None
 
 
 def _sees_claims(scene: Scene, pod: Pod) -> bool:
@@ -94,6 +120,10 @@ _OF_CLAIMS: Final = re.compile('unbound immediate|persistentvolumeclaim "|in-use
 
 _VOLUMES: Final = Command("kubectl get pv -o wide", "reads only: the volumes; kubectl describe pv says where each is")
 _NODES: Final = Command("kubectl get nodes --show-labels", "reads only: which nodes are ready, and where they are")
+_KEYS: Final = Command(
+    "kubectl get csinodes -o custom-columns=NAME:.metadata.name,DRIVERS:.spec.drivers[*].name,KEYS:.spec.drivers[*].topologyKeys",
+    "reads only: the topology keys that each driver has reported",
+)
 _LIMITS: Final = Command("kubectl get csinodes -o yaml", "reads only: how many volumes of each driver a node takes (allocatable.count)")
 _CAPACITY: Final = Command("kubectl get csistoragecapacities -A", "reads only: how much room the driver has reported, by place")
 _CLAIMS: Final = Command("kubectl get pvc -A", "reads only: the claims, with their volumes")
@@ -129,7 +159,7 @@ PLACES: Final = (
     ),
     _operator("bound to non-existent p", "whoever can bring the volume back", "the PersistentVolume of its claim does not exist", _CLAIMS),
     _operator(
-        "volume node affinity conflict|didn't match PersistentVolume's node affinity|had no available volume zone",
+        AFFINITY.pattern,
         "whoever owns the nodes of the volume's zone",
         "its volume is in another place than the nodes that could take it",
         _NODES,
