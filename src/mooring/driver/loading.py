@@ -87,7 +87,8 @@ def _short(file: str) -> str:
 def _found(words: str) -> Callable[..., Any]:
     place, colon, name = words.rpartition(":")
     if not colon or not place or not name:
-        raise ConfigError(f"{words!r} names no driver: give module:Class or ./file.py:Class")
+        program = "a driver in another language is a program of its own: mooring dev --driver './my-driver --endpoint unix://{socket}'"
+        raise ConfigError(f"{words!r} names no driver: give module:Class or ./file.py:Class; {program}")
     module = _file_module(Path(place)) if place.endswith(".py") else _module(place)
     found = getattr(module, name, None)
     if not callable(found):

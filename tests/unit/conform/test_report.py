@@ -20,7 +20,11 @@ from mooring.csi.book.watcher import BOOK
 from mooring.csi.proto import csi_pb2 as csi
 
 RULE = BOOK["CSI121"]
-DELETES = {"delete-volume-without-volume-id", "delete-snapshot-without-snapshot-id", "delete-volume-group-snapshot-without-group-snapshot-id"}
+DELETES = {
+    "delete-volume-without-volume-id",
+    "delete-snapshot-without-snapshot-id",
+    "delete-volume-group-snapshot-without-group-snapshot-id",
+}
 
 
 def report() -> Report:

@@ -102,6 +102,7 @@ def test_a_function_may_make_the_driver(module: str) -> None:
     ("words", "options", "text"),
     [
         ("Plain", {}, "'Plain' names no driver: give module:Class or ./file.py:Class"),
+        ("./my-driver", {}, "a driver in another language is a program of its own: mooring dev --driver './my-driver "),
         (":Plain", {}, "names no driver"),
         ("MODULE:", {}, "names no driver"),
         ("no_such_module:Plain", {}, "there is no module 'no_such_module' here"),

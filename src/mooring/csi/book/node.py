@@ -112,7 +112,7 @@ COVERS = Rule(
     "a repeated call to the node mounts once more",
     "NodeStageVolume and NodePublishVolume mount nothing where the volume is mounted already.",
     "node-service-rpc",
-    "After a lost answer two mounts lie on one path: an unmount takes one of them, so the volume stays mounted and the pod stays Terminating.",
+    "After a lost answer two mounts lie on one path: an unmount takes one of them, so the pod stays Terminating.",
     "Look at the mount table first, and answer OK where the volume is mounted already.",
 )
 NO_TARGET = Rule(
