@@ -155,7 +155,7 @@ class SnapshotQueue:
     def _member_content_changed(self, change: Change[VolumeSnapshotContent]) -> Iterable[Key]:
         """The group of a content that has gone, or is not ready any more."""
         old, new, handle = change.old, change.new, annotation(change.object, GROUP_HANDLE)
-        if not handle or old is None or (new is not None and (_is_content_ready(new) or not _is_content_ready(old))):
+        if not handle or old is None or (new is not None and (v.is_content_ready(new) or not v.is_content_ready(old))):
             return ()
         return map(v.snapshot_of, self._view.group_contents.by(v.BY_GROUP_HANDLE, handle))
 
@@ -224,10 +224,6 @@ def is_news(change: Change[Any], also: Callable[[Any], object] = lambda obj: Non
 def _has_late_error(snapshot: Snapshot) -> bool:
     """True for a ready one whose status shows an error: as after a write of that which was given up, and came before the ready status."""
     return v.is_ready(snapshot) and snapshot.status is not None and snapshot.status.error is not None
-
-
-def _is_content_ready(content: VolumeSnapshotContent) -> bool:
-    return content.status is not None and content.status.ready_to_use is True
 
 
 class Found:

@@ -23,7 +23,7 @@ from mooring.cluster.snapshots import decision as d
 from mooring.cluster.snapshots.decision import Action
 from mooring.cluster.snapshots.kinds import SINGLES, Content, Snapshot
 from mooring.cluster.snapshots.objects import as_json, object_of, reference_to
-from mooring.cluster.snapshots.view import BY_GROUP_HANDLE, View, group_handle_of
+from mooring.cluster.snapshots.view import BY_GROUP_HANDLE, View, group_handle_of, is_content_ready
 
 
 def missing_members(view: View, group: Snapshot, content: Content, kept: Collection[str | None] = ()) -> tuple[Action, ...]:
@@ -125,7 +125,7 @@ def _member_status(content: VolumeGroupSnapshotContent, info: VolumeSnapshotInfo
         "snapshotHandle": info.snapshot_handle,
         "creationTime": info.creation_time,
         "restoreSize": info.restore_size,
-        "readyToUse": bool(info.ready_to_use) or (content.status is not None and content.status.ready_to_use is True),
+        "readyToUse": bool(info.ready_to_use) or is_content_ready(content),
         "volumeGroupSnapshotHandle": group_handle_of(content) or None,
     }
     return {name: value for name, value in said.items() if value is not None}

@@ -139,6 +139,11 @@ def is_ready(snapshot: Snapshot) -> bool:
     return snapshot.status is not None and snapshot.status.ready_to_use is True and bool(bound_name(snapshot))
 
 
+def is_content_ready(content: Content) -> bool:
+    """True once the driver has called its snapshot, or its group, ready."""
+    return content.status is not None and content.status.ready_to_use is True
+
+
 def is_dynamic(snapshot: Snapshot) -> bool:
     """Also for the member of a group whose volume has no claim: there the name of the claim is ""."""
     return not imported_name(snapshot)
@@ -244,7 +249,7 @@ def source_volumes(content: Content) -> Iterable[str]:
     """
     if not ref_of(content).uid or (isinstance(content, VolumeSnapshotContent) and is_group_content(content)):
         return ()
-    is_ready = content.status is not None and content.status.ready_to_use is True
+    is_ready = is_content_ready(content)
     if is_ready or (is_deleting(content) and (_is_made(content) or row_of(content).content_finalizer not in finalizers_of(content))):
         return ()
     return [handle_key(content.spec.driver, handle) for handle in volumes_of(content)]
