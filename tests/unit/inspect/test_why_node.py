@@ -139,6 +139,8 @@ async def test_a_node_out_of_service_waits_for_no_time() -> None:
     link = await told(world)
     assert "the node is tainted out-of-service: the pod is deleted now; then it is detached at once" in link["text"]
     await world.delete(KINDS["Pod"], "web")
+    assert "deleted when it is a second old" in (await told(world))["text"]
+    await world.clock.sleep(2)
     link = await told(world)
     assert ("waiting", "the node is out of reach, detached by force: out-of-service") == (link["state"], link["text"].partition("; ")[2])
 

@@ -1,7 +1,8 @@
 """The attach/detach controller's own judgement of one volume, from what was read.
 
 What that controller remembers, nobody outside of it knows: how long a volume is unwanted counts from now, unless the Node has it written
-down, or a StatefulSet's new pod shows that the old one is gone. So a forced detach is told with the latest time.
+down, or a StatefulSet's new pod shows that the old one is gone. So a forced detach is told with the latest time. An attachment counts as
+seen since it was made.
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ def judged(scene: Scene, unique: str) -> Judged:
     volume = volume_of(view, unique)
     observe(view, volume, scene.now_s)
     for place in volume.places.values():
+        if place.attachment is not None:
+            place.record.seen_since = moment_s(place.attachment.metadata.creation_timestamp or "")
         _learn_from_successor(scene, volume, place)
     waits = {name: (force_after_of(scene.classes.get(Key("", name))), scene.now_s) for name in volume.class_names}
     rules = Rules(AttachDetachOptions(), waits)
