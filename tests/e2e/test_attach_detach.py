@@ -88,6 +88,7 @@ async def test_a_volume_deleted_while_attached_stays_attached_and_is_attached_no
         va = await target.want(pv, node)
         await target.attached(va)
         await target.delete("PersistentVolume", pv)
+        await target.clock.sleep(1)  # the attacher's view of the volumes shows it by then
         refused = await target.want(pv, other)
         error = await target.error(refused)
         assert f'PersistentVolume "{pv}" is marked for deletion' == error["message"]

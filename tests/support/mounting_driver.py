@@ -6,6 +6,7 @@ NODE is "" for the driver beside the attacher. In the folder:
 
 data/VOLUME/              what is mounted; VOLUME.img for a raw device
 fuse-VOLUME               of a volume whose name begins with "fuse-": the process that serves it, a FUSE mount
+stopped-VOLUME            ... with "fuse-stops-": that process was stopped, at the first publish
 attached/VOLUME@NODE      the volume is published to the node
 staged/NODE/VOLUME        ... staged there; the text is the path
 published/NODE/DIGEST     ... published there; the text is the volume and the path
@@ -78,6 +79,13 @@ class Backend:
     def fuse_pid(self, volume: str) -> int:
         """The process that serves a volume of that kind."""
         return int((self.folder / f"fuse-{volume}").read_text())
+
+    def is_first_stop(self, volume: str) -> bool:
+        """True once: a server of files that the test lets go on is not stopped by a call that comes again."""
+        stopped = self.folder / f"stopped-{volume}"
+        was_there = stopped.exists()
+        stopped.touch()
+        return not was_there
 
     def add_line(self, name: str, text: str) -> None:
         with (self.folder / name).open("a") as file:
@@ -175,7 +183,7 @@ class MountingDriver:
                 self._mount(_loop_over(self._image(request.volume_id)), target, Path.touch)
             else:
                 self._mount(self._data(request.volume_id) if is_inline else Path(request.staging_target_path), target)
-            if request.volume_id.startswith("fuse-stops-"):
+            if request.volume_id.startswith("fuse-stops-") and self.backend.is_first_stop(request.volume_id):
                 _stop(self.backend.fuse_pid(request.volume_id))
 
         await self._call("NodePublishVolume", request, publish)

@@ -163,9 +163,11 @@ class NodeCluster:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def logs(self) -> str:
-        """The end of each program's output."""
+        """The end of each program's output and of the driver's calls, and what threads of programs on our folder wait for in the kernel."""
         logs = sorted(self.folder.glob("*.log"), key=lambda path: path.stat().st_mtime)[-8:]
-        return "\n".join(f"-- {log.name}\n" + "\n".join(log.read_text(errors="replace").splitlines()[-25:]) for log in logs)
+        shown = [f"-- {log.name}\n" + "\n".join(log.read_text(errors="replace").splitlines()[-25:]) for log in logs]
+        shown += [f"-- calls on {node.name}\n" + "\n".join(self.backend.calls(node.name)[-25:]) for node in self.nodes]
+        return "\n".join([*shown, "-- threads in the kernel", *waiting_in_kernel(str(self.folder))])
 
     def until_up(self, node: NodePlace) -> None:
         """The agent works: it has read what is there, and its driver is registered with it."""
@@ -326,3 +328,15 @@ def a_node_cluster(
         raise
     finally:
         cluster.close()
+
+
+def waiting_in_kernel(folder: str) -> Iterator[str]:
+    """What each thread of the programs that name the folder in their command waits for, running ones left out."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended
+            command = (process / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")
+            if folder not in command:
+                continue
+            for thread in process.glob("task/*"):
+                state, call = (thread / "stat").read_text().rpartition(") ")[2][:1], (thread / "syscall").read_text().strip()
+                yield f"{process.name} {thread.name} {state} {(thread / 'wchan').read_text()} {call} {command[-90:]}"
