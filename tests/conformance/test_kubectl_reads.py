@@ -196,6 +196,7 @@ def test_the_embedded_server_says_who_it_is_and_what_it_checks(embedded: Path) -
 
 
 def test_pods_are_not_looked_into(embedded: Path, name: str) -> None:
+    kubectl(embedded, "create", "-f", "-", stdin=MANIFESTS["node"].replace("{name}", name))
     kubectl(embedded, "create", "-f", "-", stdin=MANIFESTS["pod"].replace("{name}", name).replace("name: pod", f"name: {name}"))
     no_kubelet = "there is no kubelet behind this API server"
     refused = {"logs": no_kubelet, "exec": no_kubelet, "attach": no_kubelet, "port-forward": "pod is not running. Current status=Pending"}
