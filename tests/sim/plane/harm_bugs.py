@@ -11,12 +11,10 @@ from mooring.api.meta import Object, annotation
 from mooring.base.clock import Instant
 from mooring.base.units import parse_duration_s
 from mooring.cluster.attachdetach import assemble, decide, reconcile, release
-from mooring.cluster.attachdetach.decision import Step
 from mooring.cluster.attachdetach.event_handlers import EventHandlers
 from mooring.cluster.attachdetach.facts import Place, Volume
 from mooring.cluster.attachdetach.identity import FORCE_AFTER
 from mooring.cluster.attachdetach.memory import Deletion, Memory, NodeRecord, Record
-from mooring.cluster.attachdetach.reasons import Unheard
 from mooring.cluster.attachdetach.reconcile import Reconciler
 from mooring.cluster.attachdetach.view import View
 from mooring.kube.errors import ApiError
@@ -144,19 +142,6 @@ def _new_nodes_have_nothing_mounted() -> Planted:
     return mock.patch.object(NodeRecord, "heard", heard)
 
 
-def _silent_nodes_have_looked() -> Planted:
-    """A Node that was made anew says what is mounted there within a minute, though its kubelet is silent."""
-
-    def kept(volume: Any, place: Place, hold: Any, rules: Any, now: Instant) -> Any:
-        if not place.mounted:
-            return Step(place.node.name, Unheard(place.node.name), wake_s=place.may_be_mounted_until - now)
-        return real_kept(volume, place, hold, rules, now)
-
-    real_heard, real_kept = NodeRecord.heard, decide._kept
-    heard = mock.patch.object(NodeRecord, "heard", lambda self, in_use, **facts: real_heard(self, in_use, **{**facts, "is_ready": True}))
-    return both(heard, mock.patch.object(decide, "_kept", kept))
-
-
 def _nothing_is_inherited() -> Planted:
     """No earlier process has asked for anything that is yet to come."""
     return mock.patch.object(assemble, "_may_have_been_unwanted", return_value=False)
@@ -180,7 +165,6 @@ HARM_BUGS: Final[Mapping[str, Bug]] = {
     "requests-end-with-error": Bug(_requests_end_with_an_error, {"post-open", "detach-reported", "I1", "I2"}, first_seed=73),
     "silences-are-one": Bug(_silences_are_one, {"I11", "class-word"}, first_seed=423),
     "new-nodes-empty": Bug(_new_nodes_have_nothing_mounted, {"I6"}, first_seed=243),
-    "silent-nodes-looked": Bug(_silent_nodes_have_looked, {"I6"}, first_seed=7797),
     "nothing-inherited": Bug(_nothing_is_inherited, {"detach-reported", "I4", "I6", "two-listed"}, first_seed=231),
     "seconds-are-moments": Bug(_seconds_are_moments, {"I4", "I6"}, first_seed=16453),
 }

@@ -118,5 +118,6 @@ KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
     "plane/own-writes-forgotten": ("stop-pod",),
     "plane/recovery-forgets": ("stop-pod",),
     "plane/force-on-living": ("node-death-unsaid",),
+    "plane/silent-nodes-looked": ("node-remade-silent",),
 }
 """Bugs that are found, each with a script that finds it."""

@@ -15,8 +15,11 @@ from unittest import mock
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.api.group_snapshot import VolumeGroupSnapshotContent
 from mooring.api.meta import key_of
+from mooring.cluster.attachdetach import decide as attachdetach_decide
 from mooring.cluster.attachdetach import memory as attachdetach_memory
 from mooring.cluster.attachdetach import reconcile as attachdetach_reconcile
+from mooring.cluster.attachdetach.decision import Step
+from mooring.cluster.attachdetach.reasons import Unheard
 from mooring.cluster.snapshots.kinds import SINGLES
 from mooring.cluster.snapshots.reconcile import Reconciler as SnapshotReconciler
 from mooring.control.lease.reporter import LeadershipReporter
@@ -31,7 +34,7 @@ from mooring.sidecars.provisioner.claims.decide_after import Owner
 from mooring.sidecars.provisioner.model.outcomes import Save
 from mooring.sidecars.provisioner.source_protection import controller as source_protection
 from mooring.sidecars.snapshotter import decide as snapshotter_decide
-from tests.sim.planting import Bug
+from tests.sim.planting import Bug, both
 
 
 def _sources_are_strangers() -> contextlib.AbstractContextManager[Any]:
@@ -174,12 +177,27 @@ def _folders_come_first() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(Walk, "run", hasty)
 
 
+def _silent_nodes_have_looked() -> contextlib.AbstractContextManager[Any]:
+    """A Node that was made anew says what is mounted there within a minute, though its kubelet is silent."""
+
+    def kept(volume: Any, place: Any, hold: Any, rules: Any, now: float) -> Any:
+        if not place.mounted:
+            return Step(place.node.name, Unheard(place.node.name), wake_s=place.may_be_mounted_until - now)
+        return real_kept(volume, place, hold, rules, now)
+
+    record = attachdetach_memory.NodeRecord
+    real_heard, real_kept = record.heard, attachdetach_decide._kept
+    heard = mock.patch.object(record, "heard", lambda self, in_use, **facts: real_heard(self, in_use, **{**facts, "is_ready": True}))
+    return both(heard, mock.patch.object(attachdetach_decide, "_kept", kept))
+
+
 BUGS: Final[Mapping[str, Bug]] = {
     "provisioner/sources-are-strangers": Bug(_sources_are_strangers, {"source-held"}),
     "node/doubts-end-with-the-process": Bug(_doubts_end_with_the_process, set()),
     "node/folders-first": Bug(_folders_come_first, set()),
     "plane/lost-posts-failed": Bug(_lost_posts_failed, set()),
     "plane/lost-deletes-failed": Bug(_lost_deletes_failed, set()),
+    "plane/silent-nodes-looked": Bug(_silent_nodes_have_looked, {"I6"}),
     "attacher/ends-are-untold": Bug(_ends_are_untold, {"leads-told-wrong"}),
     "attacher/ends-wake-nobody": Bug(_ends_wake_nobody, {"published-unwanted", "volume-left"}),
     "attacher/places-free-nobody": Bug(_places_free_nobody, set()),

@@ -7,6 +7,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final
 
+from mooring.api.core import NODES
+from mooring.cluster.attachdetach.memory import UNHEARD_S
 from tests.sim.checkers import Complaint
 from tests.sim.course import REST_S
 from tests.sim.plane.acts import Acts
@@ -43,6 +45,7 @@ PLAN: Final[Any] = without_faults(
     placing=NO_PLACING,
 )
 CALM_S: Final = 1500.0
+LOOK_S: Final = 0.001
 
 
 class Living(Stage[PlaneWorld]):
@@ -114,8 +117,25 @@ async def die_unsaid(stage: Living) -> None:
     await stage.hands.make_pod("pod1", [VOLUME.name], "node1")
 
 
+async def remake_unheard(stage: Living) -> None:
+    """The Node is deleted; its kubelet registers anew, and falls silent before it says what is mounted. Its pod is removed by force."""
+    nodes = stage.world.laws.nodes
+    before = nodes["node0"].made_at
+    await stage.hands.delete(NODES, "node0")
+    while nodes["node0"].made_at == before:
+        await stage.world.clock.sleep(LOOK_S)
+    stage.kubelets["node0"].is_cut()
+    await stage.acts._remove_pods_of("node0")
+    await stage.hands.make_pod("pod1", [VOLUME.name], "node1")
+
+
 def _world(group: WorldGroup) -> PlaneWorld:
     return PlaneWorld(PLAN, group)
+
+
+def _patient(group: WorldGroup) -> PlaneWorld:
+    """Force waits for longer than a Node that was made anew has time to say what is mounted."""
+    return PlaneWorld(dataclasses.replace(PLAN, force_after_s=UNHEARD_S * 3), group)
 
 
 def _healthy(group: WorldGroup) -> PlaneWorld:
@@ -135,5 +155,6 @@ SCRIPTS: Final = (
     _script("stop-pod", "the pod goes, and its volume is detached", _world, run, stop),
     _script("move-pod", "the pod goes, and another one on another node has its volume", _world, run, move),
     _script("node-death", "a node dies and is tainted, and another one gets the volume", _healthy, run, die, dies=True),
+    _script("node-remade-silent", "a Node is made anew, and its kubelet falls silent", _patient, run, remake_unheard, dies=True),
     _script("node-death-unsaid", "a node dies, and another one gets the volume when the time is over", _world, run, die_unsaid, dies=True),
 )

@@ -469,7 +469,7 @@ async def test_a_node_that_was_made_anew_keeps_what_it_had_mounted_until_its_kub
     async with attaching() as world:
         volume, node = await made_anew(world)
         other = await world.pod(await world.node(), volume)
-        await world.wait_told(other, "FailedAttachVolume", f"node {node} was made anew and had it mounted before")
+        await world.wait_told(other, "FailedAttachVolume", f"node {node} was made anew and may have it mounted")
         await world.set_in_use(node, volume)
         await world.settle(600)
         assert await world.va(volume, node)
@@ -530,6 +530,37 @@ async def test_a_node_that_is_made_anew_twice_keeps_what_it_had_mounted() -> Non
         assert await world.va(volume, node)
         await world.settle(3)
         assert await world.va(volume, node) is None
+
+
+@pytest.mark.parametrize("ready", [True, False])
+@in_virtual_time
+async def test_a_process_that_never_saw_the_node_before_holds_what_was_attached_to_that(ready: bool) -> None:
+    """The attachment is older than the Node. It holds for a minute, or as long as for any silent node."""
+    world = AttachDetachWorld()
+    volume, node = await world.volume(), await world.node()
+    await world.make_va(volume, node)
+    await world.remove(NODES, node)
+    await world.settle(2)
+    await world.node(node)
+    await world.set_ready(node, ready)
+    async with world.controlling():
+        await world.settle(58 if ready else 355)
+        assert await world.va(volume, node)
+        await world.wait_no_va(volume, node)
+        assert (0 if ready else 1) == world.forced("timeout")
+
+
+@in_virtual_time
+async def test_a_node_that_is_found_silent_soon_after_its_minute_was_silent_in_it() -> None:
+    """Nobody else says so in time: the monitor of nodes waits for most of a minute."""
+    async with attaching() as world:
+        volume, node = await made_anew(world)
+        await world.pod(node, volume, name="holds")
+        await world.settle(70)
+        await world.set_ready(node, False)
+        await world.delete_pod("holds")
+        await world.settle(300)
+        assert await world.va(volume, node)
 
 
 @in_virtual_time

@@ -209,7 +209,7 @@ def _place(view: View, identity: Identity, name: str, pods: _Pods, attachments: 
         doubts=tuple(pods.doubts.get(name, ())),
         finished=tuple(pods.finished.get(name, ())),
         mounted=_is_mounted(unique, node, node_record),
-        may_be_mounted_until=node_record.unheard_until if unique in (node_record.last_in_use or ()) else -math.inf,
+        may_be_mounted_until=node_record.unheard_until if _had(unique, node, node_record, attachment) else -math.inf,
         reported=reported,
         attachment=attachment,
         intact=attachment is None or _is_about(view, attachment, identity, name),
@@ -250,6 +250,14 @@ def _is_mounted(unique: str, node: Node | None, record: NodeRecord) -> bool:
     if node is None:
         return record.last_in_use is None or unique in record.last_in_use
     return unique in (node.status.volumes_in_use or ())
+
+
+def _had(unique: str, node: Node | None, record: NodeRecord, attachment: VolumeAttachment | None) -> bool:
+    """Whether a Node before this one may have had the volume in use: it listed it, or the attachment is older than this Node."""
+    if node is None or attachment is None:
+        return unique in (record.last_in_use or ())
+    is_older = (attachment.metadata.creation_timestamp or "") < (node.metadata.creation_timestamp or "")
+    return is_older or unique in (record.last_in_use or ())
 
 
 def _node_facts(view: View, name: str) -> NodeFacts:

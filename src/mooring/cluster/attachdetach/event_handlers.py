@@ -99,11 +99,11 @@ class EventHandlers:
             return
         record, is_same = self._view.memory.node(name), old is not None and new is not None and old.metadata.uid == new.metadata.uid
         record.managed = is_managed(new) or (record.managed and is_same)
-        if new is None and old is not None:
+        if old is not None and not is_same:
             record.gone(old.status.volumes_in_use or (), self._clock.now())
         if new is not None:
             in_use, now = new.status.volumes_in_use or (), self._clock.now()
-            if record.heard(in_use, is_new=old is None, is_ready=is_ready(new), now=now):
+            if record.heard(in_use, is_new=not is_same, is_ready=is_ready(new), now=now):
                 self._wake(self._view.volumes_on(name))
         if old is None or new is None or _marks(old) != _marks(new):
             self._wake(self._view.volumes_on(name))

@@ -156,7 +156,7 @@ def _may_be_attached(volume: Volume) -> bool:
 
 
 NODE: Final = slim(
-    metadata=slim(annotations=only(MANAGED, WAITED)),
+    metadata=slim("creation_timestamp", annotations=only(MANAGED, WAITED)),
     spec=slim(taints=items(_is_that_taint)),
     status=slim("volumes_attached", "volumes_in_use", conditions=items(_is_readiness, slim("type", "status", "last_transition_time"))),
 )

@@ -198,8 +198,8 @@ class NodeRecord(Paced):
     checked_at: when the node was asked for last: what its object shows is at least that new.
 
     unsure: a write of the report was sent, and the answer is not known. last_in_use: of a Node that was deleted; None where this process
-    has not seen the Node; unheard_until: until then it counts, too, for the Node that was made anew under that name, without an end as
-    long as that is not ready. named: what `View` has worked out from this Node. managed: its kubelet leaves attaching to controllers, or
+    saw none go; unheard_until: until then a Node that came without a list may have mounted what one before it had, without an end as
+    long as it is not ready. named: what `View` has worked out from this Node. managed: its kubelet leaves attaching to controllers, or
     has done so since this process saw it first.
     """
 
@@ -222,11 +222,14 @@ class NodeRecord(Paced):
         self.stale = None
 
     def heard(self, in_use: Collection[str], *, is_new: bool, is_ready: bool, now: Instant) -> bool:
-        """What the Node lists in use. is_new: it came just now. True when it is known from now on: one that lists anything has looked."""
-        was_unheard = now < self.unheard_until
+        """What the Node lists in use. is_new: it came just now. True when it is known from now on: one that lists anything has looked.
+
+        One that is found silent soon after its minute may have been silent in it: that it is not ready is seen late.
+        """
+        was_unheard = now < self.unheard_until + (0.0 if is_ready else UNHEARD_S)
         if in_use:
             self.unheard_until = -math.inf
-        elif was_unheard or (is_new and self.last_in_use):
+        elif was_unheard or is_new:
             begins = is_new or math.isinf(self.unheard_until)
             self.unheard_until = math.inf if not is_ready else now + UNHEARD_S if begins else self.unheard_until
         return was_unheard and bool(in_use)

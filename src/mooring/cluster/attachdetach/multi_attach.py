@@ -108,7 +108,7 @@ def holder_of(volume: Volume, wish: Wish, holder: Place, rules: Rules, now: Inst
     if holder.mounted or (may_be_mounted and not holder.node.is_healthy):
         return _mounted(volume, wish, holder, rules, now)
     if may_be_mounted:
-        text = f"node {holder.node.name} was made anew and had it mounted before; this ends within a minute unless it still has"
+        text = f"node {holder.node.name} was made anew and may have it mounted; this ends within a minute unless it has"
         return Holder("mounted", text)
     return Holder("detaching", f"node {holder.node.name} is about to let go of it")
 

@@ -104,7 +104,7 @@ class Mounted:
     node: str
 
 
-@reason('no pod on node "{node}" wants it; the node was made anew and had it mounted before: waits a minute for what its kubelet says')
+@reason('no pod on node "{node}" wants it; the node was made anew and may have it mounted: waits a minute for what its kubelet says')
 class Unheard:
     node: str
 
