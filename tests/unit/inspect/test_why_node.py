@@ -145,6 +145,30 @@ async def test_a_node_out_of_service_waits_for_no_time() -> None:
     assert ("waiting", "the node is out of reach, detached by force: out-of-service") == (link["state"], link["text"].partition("; ")[2])
 
 
+async def test_a_node_that_was_made_anew_has_not_said_what_is_mounted() -> None:
+    """A Node that is younger than the attachment, for its first minute, and as long as it is silent."""
+    world = await a_world(None)
+    await world.clock.sleep(2)
+    await world.delete(NODES, "n1")
+    await world.create(a_kubelet_s_node("n1"))
+    waits = "the node was made anew and may have it mounted"
+    await world.clock.sleep(50)
+    assert waits in (await told(world))["text"]
+    await falls_silent(world)
+    await world.clock.sleep(200)
+    assert "the node is out of reach" not in (await told(world))["text"]
+    assert "by force in" in (await told(world))["text"]
+
+
+async def test_a_node_that_was_made_anew_and_says_nothing_lets_go() -> None:
+    world = await a_world(None)
+    await world.clock.sleep(2)
+    await world.delete(NODES, "n1")
+    await world.create(a_kubelet_s_node("n1"))
+    await world.clock.sleep(61)
+    assert 'no pod on node "n1" wants it: asks whether the node has it mounted' == (await told(world))["text"]
+
+
 async def test_the_objects_of_a_node_s_volumes_are_read_by_name() -> None:
     world = await a_world(on_n1())
     await falls_silent(world)

@@ -12,13 +12,14 @@ import math
 from typing import Final
 
 from mooring.api.meta import Key
+from mooring.api.nodes import is_ready
 from mooring.base.units import format_duration
 from mooring.cluster.attachdetach.assemble import observe, volume_of
 from mooring.cluster.attachdetach.decide import decide_volume
 from mooring.cluster.attachdetach.decision import Step, TakeSteps
 from mooring.cluster.attachdetach.facts import Place, Volume
 from mooring.cluster.attachdetach.identity import force_after_of
-from mooring.cluster.attachdetach.memory import Memory
+from mooring.cluster.attachdetach.memory import Memory, NodeRecord
 from mooring.cluster.attachdetach.options import AttachDetachOptions
 from mooring.cluster.attachdetach.orphans import Orphans
 from mooring.cluster.attachdetach.release import Rules, hold_of, may_be_forced
@@ -57,10 +58,29 @@ def in_time(seconds: float) -> str:
     return f"in {format_duration(float(round(seconds)))}"
 
 
+class _LongMemory(Memory):
+    """Of a controller that has watched each Node since it was made: whether it has said what is mounted."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__()
+        self._scene, self._heard = scene, set[str]()
+
+    def node(self, name: str) -> NodeRecord:
+        record, known = super().node(name), self._scene.nodes.get(Key("", name))
+        if known is not None and name not in self._heard:
+            self._heard.add(name)
+            in_use = known.status.volumes_in_use or ()
+            record.heard(in_use, is_new=True, is_ready=True, now=moment_s(known.metadata.creation_timestamp))
+            if not is_ready(known):
+                record.heard(in_use, is_new=False, is_ready=False, now=silent_since_s(self._scene, name))
+        return record
+
+
 def judged(scene: Scene, unique: str) -> Judged:
     """unique: the volume's name in a Node's status."""
+    memory = _LongMemory(scene)
     view = View(
-        scene.pods, scene.claims, scene.volumes, scene.nodes, scene.drivers, scene.attachments, scene.csi_nodes, Memory(), Orphans()
+        scene.pods, scene.claims, scene.volumes, scene.nodes, scene.drivers, scene.attachments, scene.csi_nodes, memory, Orphans()
     )  # fmt: skip
     volume = volume_of(view, unique)
     observe(view, volume, scene.now_s)
