@@ -64,34 +64,42 @@ class Turns:
 
     def take(self, line: Line, job: Job, held: Held) -> None:
         """A job may itself bring the next one: that follows when this has ended."""
-        begin_s = max(self._served_s, line.used_s)
-        heapq.heappush(self._waiting, (begin_s, next(self._numbers), line, job, held))
+        waiting = max(self._served_s, line.used_s), next(self._numbers), line, job, held
+        if not self._is_running and not self._waiting and self._used_s < SHARE_S:
+            self._run(waiting)
+            return
+        heapq.heappush(self._waiting, waiting)
         if not self._is_running:
             self._run()
 
-    def _run(self) -> None:
+    def _run(self, job: _Waiting | None = None) -> None:
         """As far as the share goes. An error of a job is its caller's, and stops no other: what waits has the next turn."""
         self._is_running = True
         try:
+            at_s = processor_s()
+            if job is not None:
+                at_s = self._do(job, at_s)
             while self._waiting and self._used_s < SHARE_S:
-                self._run_next()
+                at_s = self._do(heapq.heappop(self._waiting), at_s)
         finally:
             self._is_running = False
             if (self._waiting or self._used_s >= SHARE_S) and not self._is_due:
                 self._is_due = True
                 asyncio.get_running_loop().call_soon(self._turn)
 
-    def _run_next(self) -> None:
-        self._served_s, _, line, job, held = heapq.heappop(self._waiting)
-        began = processor_s()
+    def _do(self, waiting: _Waiting, began_s: float) -> float:
+        """Gives the processor time at the end."""
+        self._served_s, _, line, job, held = waiting
         try:
             job()
         finally:
-            used_s = processor_s() - began
+            ended_s = processor_s()
+            used_s = ended_s - began_s
             self._used_s += used_s
             line.used_s = max(line.used_s, self._served_s) + used_s
             if used_s > STALL_S:
                 held(used_s)
+        return ended_s
 
     def _turn(self) -> None:
         self._used_s, self._is_due = 0.0, False

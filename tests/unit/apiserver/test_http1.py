@@ -24,6 +24,16 @@ def test_a_head_is_method_target_and_headers() -> None:
     assert (12, True, "b c, d") == (head.length, head.is_persistent, head.headers["x-a"])
 
 
+def test_a_client_that_sends_the_same_headers_is_read_by_its_last_request() -> None:
+    """Whatever the request line says; one other byte is read anew."""
+    before = parse_head(a_head("GET /a HTTP/1.1", "Authorization: Bearer one", "Connection: close"))
+    same = parse_head(a_head("DELETE /b HTTP/1.1", "Authorization: Bearer one", "Connection: close"), before)
+    assert same.headers is before.headers
+    assert ("DELETE", "/b", False) == (same.method, same.target, same.is_persistent)
+    other = parse_head(a_head("GET /a HTTP/1.1", "Authorization: Bearer two", "Connection: close"), before)
+    assert "Bearer two" == other.headers["authorization"]
+
+
 @pytest.mark.parametrize(
     ("target", "path"),
     [

@@ -18,7 +18,7 @@ import re
 from typing import Any, Final, Protocol
 
 from mooring.apiserver.web.messages import JSON, TEXT, HttpReply, HttpRequest, rendered, status_line
-from mooring.apiserver.web.unsent import Unsent
+from mooring.apiserver.web.unsent import PIECE_BYTES, Unsent
 from mooring.base.turns import Line
 from mooring.wire.http1.bodies import Body
 from mooring.wire.http1.requests import RequestHead, parse_head
@@ -26,6 +26,8 @@ from mooring.wire.http1.syntax import HEAD_BYTES_MAX, Malformed
 from mooring.wire.http1.tls_transport import TlsTransport
 
 _AHEAD_BYTES_MAX: Final = 64 * 1024
+_LINES_KEPT_MAX: Final = 2048
+"""Of a request's headers, to know the next request's by; few clients send more."""
 _STEPS_A_TURN: Final = 32
 """Heads and bodies that are read from one connection before others have their turn."""
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -86,6 +88,7 @@ class Connection:
     """One client. line: its place among all. certificate: what it has shown, signed by our CA. watch: the host's, while a watch goes on."""
 
     __slots__ = (
+        "_before",
         "_body",
         "_buffer",
         "_head",
@@ -110,6 +113,7 @@ class Connection:
         self._state = _State.HEAD
         self._buffer = bytearray()
         self._head: RequestHead | None = None
+        self._before: RequestHead | None = None
         self._body: Body | None = None
         self._request: HttpRequest | None = None
         self._refusal: HttpReply | None = None
@@ -129,8 +133,13 @@ class Connection:
         assert self._state is _State.ANSWERING
         assert self._head is not None
         stays, with_body = self._head.is_persistent, self._head.method != "HEAD"
-        self.unsent.put(rendered(reply, self._host.date(), is_last=not stays, with_body=with_body))
-        self._send()
+        data = rendered(reply, self._host.date(), is_last=not stays, with_body=with_body)
+        if self.unsent or not self.is_writable or len(data) > PIECE_BYTES:
+            self.unsent.put(data)
+            self._send()
+        else:
+            self._link.write(data)
+            self._next(stays=stays)
 
     @property
     def takes_lines(self) -> bool:
@@ -150,7 +159,7 @@ class Connection:
             return False
         assert self._state is _State.ANSWERING
         assert self._head is not None
-        self._state, is_chunked = _State.STREAMING, self._head.is_chunkable
+        self._state, self._before, is_chunked = _State.STREAMING, None, self._head.is_chunkable
         self._set_deadline(math.inf)
         framing = "Transfer-Encoding: chunked\r\n" if is_chunked else "Connection: close\r\n"
         self.write(f"{status_line(200, JSON)}{self._host.date()}{framing}\r\n".encode())
@@ -212,10 +221,11 @@ class Connection:
     def received(self, data: bytes) -> None:
         if self._state is _State.LEAVING:
             return
-        if self._state is _State.HEAD and not self._buffer:
-            self._set_deadline(self._host.now() + self._host.limits.slow_s)
+        begins = self._state is _State.HEAD and not self._buffer
         self._buffer += data
         self._advance()
+        if begins and self._state is _State.HEAD and self._buffer:
+            self._rest()
 
     def writable(self, yes: bool) -> None:
         self.is_writable = yes
@@ -276,11 +286,13 @@ class Connection:
             if len(buffer) >= HEAD_BYTES_MAX:
                 raise Malformed("request line and headers are too long", 431)
             return False
-        self._head = head = parse_head(bytes(buffer[:end]))
+        self._head = head = parse_head(bytes(buffer[:end]), self._before)
+        self._before = head if len(head.lines) <= _LINES_KEPT_MAX else None
         del buffer[: end + 4]
         self._request, self._refusal = self._host.begin(self, head)
         self._body, self._state = Body(head.length, is_kept=self._refusal is None), _State.BODY
-        self._set_deadline(self._host.now() + self._host.limits.slow_s)
+        if not self._body.is_whole:
+            self._set_deadline(self._host.now() + self._host.limits.slow_s)
         if self._refusal is not None and (head.length is None or (head.expects_continue and not self._body.is_whole)):
             self._leave(self._refusal)  # (nobody reads chunks only to find their end)
             return False

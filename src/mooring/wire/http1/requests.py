@@ -18,12 +18,12 @@ _AUTHORITY: Final = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 
 
 class RequestHead:
-    """A request without its body. headers: names in lower case. length: None for a body in chunks."""
+    """A request without its body. headers: names in lower case. lines: them as they came. length: None for a body in chunks."""
 
-    __slots__ = ("expects_continue", "headers", "is_chunkable", "is_persistent", "length", "method", "target")
+    __slots__ = ("expects_continue", "headers", "is_chunkable", "is_persistent", "length", "lines", "method", "target")
 
-    def __init__(self, method: str, target: str, headers: Mapping[str, str], version: int) -> None:
-        self.method, self.target, self.headers = method, target, headers
+    def __init__(self, method: str, target: str, headers: Mapping[str, str], version: int, lines: bytes = b"") -> None:
+        self.method, self.target, self.headers, self.lines = method, target, headers, lines
         self.is_chunkable = version >= 1
         self.is_persistent = stays(headers.get("connection", ""), version)
         self.length = _length(headers, version)
@@ -42,8 +42,11 @@ class RequestHead:
         return dict(reversed(parse_qsl(text, keep_blank_values=True))) if text else {}
 
 
-def parse_head(raw: bytes) -> RequestHead:
-    """raw: from the request line to the last header, without the empty line. Raises Malformed."""
+def parse_head(raw: bytes, before: RequestHead | None = None) -> RequestHead:
+    """raw: from the request line to the last header, without the empty line. Raises Malformed.
+
+    before: another request of the same client, which mostly has the very same headers.
+    """
     line, _, rest = raw.partition(b"\r\n")
     match = _REQUEST_LINE.fullmatch(line)
     if match is None:
@@ -51,10 +54,10 @@ def parse_head(raw: bytes) -> RequestHead:
     method, target, major, minor = match.groups()
     if major != b"1":
         raise Malformed("only HTTP/1.0 and HTTP/1.1 are spoken here", 505)
-    headers = _headers(rest)
+    headers = before.headers if before is not None and before.lines == rest else _headers(rest)
     if "host" not in headers and minor != b"0":
         raise Malformed("missing required Host header")
-    return RequestHead(method.decode("ascii"), _target(target), headers, int(minor))
+    return RequestHead(method.decode("ascii"), _target(target), headers, int(minor), rest)
 
 
 def _headers(raw: bytes) -> dict[str, str]:

@@ -82,6 +82,8 @@ def _lower_name(spelled: str) -> str:
 
 def stays(text: str, version: int) -> bool:
     """True when a `Connection` header lets the connection stay. text: all its values; words that only begin or end so say nothing."""
+    if not text:
+        return version >= 1
     words = {word.strip(" \t").lower() for word in text.split(",")}
     return "close" not in words and (version >= 1 or "keep-alive" in words)
 
