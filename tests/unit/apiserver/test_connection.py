@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from mooring.apiserver.identity.tls import ServerIdentity, client_login, identity_in
 from mooring.apiserver.web import dispatch
-from mooring.apiserver.web.connection import ConnectionLimits
+from mooring.apiserver.web.limits import ConnectionLimits
 from mooring.apiserver.web.server import ApiServer
 from mooring.base import log
 from tests.support.builders import a_secret

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from mooring.apiserver.web.connection import _STEPS_A_TURN, Connection, ConnectionLimits
+from mooring.apiserver.web.connection import _STEPS_A_TURN, Connection
+from mooring.apiserver.web.limits import ConnectionLimits
 from mooring.apiserver.web.messages import TEXT, HttpReply, HttpRequest
 from mooring.base.turns import Line, Turns
 from mooring.wire.http1.requests import RequestHead

@@ -19,7 +19,7 @@ from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules import VOLUME_ATTACHMENTS
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Stored
-from mooring.apiserver.web.connection import ConnectionLimits
+from mooring.apiserver.web.limits import ConnectionLimits
 from mooring.apiserver.web.server import LOOPBACK, ApiServer
 from mooring.apiserver.web.service import Service
 from mooring.apiserver.web.watch_lines import Encodings

@@ -11,12 +11,12 @@ server's sweep checks the deadlines; there is no timer for each.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import math
 import re
 from typing import Any, Final, Protocol
 
+from mooring.apiserver.web.limits import ConnectionLimits
 from mooring.apiserver.web.messages import JSON, TEXT, HttpReply, HttpRequest, rendered, status_line
 from mooring.apiserver.web.unsent import PIECE_BYTES, Unsent
 from mooring.base.turns import Line
@@ -26,23 +26,12 @@ from mooring.wire.http1.syntax import HEAD_BYTES_MAX, Malformed
 from mooring.wire.http1.tls_transport import TlsTransport
 
 _AHEAD_BYTES_MAX: Final = 64 * 1024
-_LINES_KEPT_MAX: Final = 2048
-"""Of a request's headers, to know the next request's by; few clients send more."""
+_LINES_KEPT_MAX: Final = 2048  # of a request's headers, to know the next request's by; few clients send more
 _STEPS_A_TURN: Final = 32
 """Heads and bodies that are read from one connection before others have their turn."""
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LAST_CHUNK: Final = b"0\r\n\r\n"
 _EMPTY_LINES: Final = re.compile(rb"(?:\r\n)+")
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ConnectionLimits:
-    """slow_s: for one head, one body, one write. idle_s: between requests. leaving_s: to read a refusal."""
-
-    slow_s: float = 30.0
-    idle_s: float = 90.0
-    leaving_s: float = 5.0
-    connections: int = 10_000
 
 
 class Host(Protocol):
@@ -224,7 +213,7 @@ class Connection:
         begins = self._state is _State.HEAD and not self._buffer
         self._buffer += data
         self._advance()
-        if begins and self._state is _State.HEAD and self._buffer:
+        if begins and self._buffer:
             self._rest()
 
     def writable(self, yes: bool) -> None:

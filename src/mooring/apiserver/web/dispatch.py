@@ -15,7 +15,8 @@ from mooring.apiserver.effort import Effort, NeedsThread, in_the_loop
 from mooring.apiserver.identity.tls import user_of
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.web.about import is_health
-from mooring.apiserver.web.connection import Connection, ConnectionLimits
+from mooring.apiserver.web.connection import Connection
+from mooring.apiserver.web.limits import ConnectionLimits
 from mooring.apiserver.web.long_requests import LongRequests
 from mooring.apiserver.web.messages import HttpReply, HttpRequest, WatchReply, error_reply
 from mooring.apiserver.web.metrics import CONTENT_TYPE, RequestLabels, ServerMetrics, asked

@@ -25,8 +25,9 @@ from mooring.apiserver.identity.tls import ServerIdentity
 from mooring.apiserver.identity.tokens import TokenKey
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.watch import WatchHub
-from mooring.apiserver.web.connection import Connection, ConnectionLimits
+from mooring.apiserver.web.connection import Connection
 from mooring.apiserver.web.dispatch import Dispatcher
+from mooring.apiserver.web.limits import ConnectionLimits
 from mooring.apiserver.web.metrics import ServerMetrics
 from mooring.apiserver.web.service import Service
 from mooring.apiserver.web.streams import Streams
