@@ -45,7 +45,7 @@ def _run(flags: DemoFlags, prog: str) -> int:
 
 
 async def _demo(flags: DemoFlags, prog: str, space: MountSpace) -> int:
-    from mooring.base.clock import LoopClock
+    from mooring.base.clock import SharedClock
     from mooring.base.randomness import Random
     from mooring.base.stopping import unless_stopped
     from mooring.dev.polling import DemoFailed
@@ -56,7 +56,7 @@ async def _demo(flags: DemoFlags, prog: str, space: MountSpace) -> int:
     def when_gone() -> None:
         say_gone(prog, "the exit code tells how it ends")
 
-    clock = LoopClock()
+    clock = SharedClock()  # a thread tells of a driver that holds the loop
     with PlainScreen(sys.stdout, when_gone) if flags.plain else screen_for(sys.stdout, when_gone) as screen:
         story = Story(screen, clock)
         try:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import mooring
+from mooring.base.log import logger
 from mooring.cli import mooring as command
+from mooring.dev import run
 from mooring.driver.hostpath.statefile import read_state
+from mooring.mounts import namespace
 from tests.support.programs import Program
 from tests.support.waiting import eventually
 
@@ -80,6 +85,18 @@ def test_without_the_extra_for_the_server_one_line_says_what_to_install(
     assert said.startswith(f"mooring {name}: the embedded API server needs the package cryptography")
     assert "[server,ui]" in said
     assert 1 == said.count("\n")
+
+
+def test_a_thread_s_log_is_part_of_the_demo_s_story(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the one that names a driver which holds the event loop: a thread has no loop whose clock it could read."""
+
+    async def slow(*_: Any) -> None:
+        await asyncio.to_thread(logger("mooring.driver.steps").warning, "Blocks the event loop")
+
+    monkeypatch.setattr(run, "run_demo", slow)
+    monkeypatch.setattr(namespace, "enter_private_mounts", lambda: None)
+    assert 0 == command.run(["demo", "--plain"])
+    assert "Blocks the event loop" in capsys.readouterr().out
 
 
 INDEX_FORM, FOLDER_FORM = "pip install 'mooring[server,ui]'\n", "pip install '.[server,ui]' in the project's folder\n"
