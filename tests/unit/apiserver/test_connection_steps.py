@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
 from mooring.apiserver.web.connection import _STEPS_A_TURN, Connection
 from mooring.apiserver.web.limits import ConnectionLimits
@@ -95,6 +96,20 @@ async def test_a_client_that_has_gone_is_answered_no_more() -> None:
     host, wire = Here(), Wire(lost_after=1)
     joined(host, wire).received(ASKED * 20)
     assert (1, 1) == (wire.sent, host.answered)
+
+
+class Watched(Here):
+    """Each answer is a watch."""
+
+    def answer(self, connection: Connection, head: RequestHead, request: HttpRequest, body: bytes | None) -> None:
+        assert connection.stream()
+
+
+async def test_a_watch_with_a_request_behind_it_has_no_deadline() -> None:
+    """It goes on for as long as it was asked for; the request that came with it waits."""
+    connection = joined(Watched(), Wire())
+    connection.received(ASKED * 2)
+    assert math.inf == connection.deadline
 
 
 async def test_empty_lines_are_taken_away_at_once() -> None:

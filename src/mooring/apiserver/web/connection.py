@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 
 from mooring.apiserver.web.limits import ConnectionLimits
 from mooring.apiserver.web.messages import JSON, TEXT, HttpReply, HttpRequest, rendered, status_line
-from mooring.apiserver.web.unsent import PIECE_BYTES, Unsent
+from mooring.apiserver.web.unsent import Unsent
 from mooring.base.turns import Line
 from mooring.wire.http1.bodies import Body
 from mooring.wire.http1.requests import RequestHead, parse_head
@@ -122,13 +122,8 @@ class Connection:
         assert self._state is _State.ANSWERING
         assert self._head is not None
         stays, with_body = self._head.is_persistent, self._head.method != "HEAD"
-        data = rendered(reply, self._host.date(), is_last=not stays, with_body=with_body)
-        if self.unsent or not self.is_writable or len(data) > PIECE_BYTES:
-            self.unsent.put(data)
-            self._send()
-        else:
-            self._link.write(data)
-            self._next(stays=stays)
+        self.unsent.put(rendered(reply, self._host.date(), is_last=not stays, with_body=with_body))
+        self._send()
 
     @property
     def takes_lines(self) -> bool:
@@ -148,7 +143,7 @@ class Connection:
             return False
         assert self._state is _State.ANSWERING
         assert self._head is not None
-        self._state, self._before, is_chunked = _State.STREAMING, None, self._head.is_chunkable
+        self._state, is_chunked = _State.STREAMING, self._head.is_chunkable
         self._set_deadline(math.inf)
         framing = "Transfer-Encoding: chunked\r\n" if is_chunked else "Connection: close\r\n"
         self.write(f"{status_line(200, JSON)}{self._host.date()}{framing}\r\n".encode())
@@ -210,11 +205,10 @@ class Connection:
     def received(self, data: bytes) -> None:
         if self._state is _State.LEAVING:
             return
-        begins = self._state is _State.HEAD and not self._buffer
+        if self._state is _State.HEAD and not self._buffer:
+            self._set_deadline(self._host.now() + self._host.limits.slow_s)
         self._buffer += data
         self._advance()
-        if begins and self._buffer:
-            self._rest()
 
     def writable(self, yes: bool) -> None:
         self.is_writable = yes
@@ -280,8 +274,7 @@ class Connection:
         del buffer[: end + 4]
         self._request, self._refusal = self._host.begin(self, head)
         self._body, self._state = Body(head.length, is_kept=self._refusal is None), _State.BODY
-        if not self._body.is_whole:
-            self._set_deadline(self._host.now() + self._host.limits.slow_s)
+        self._set_deadline(self._host.now() + self._host.limits.slow_s)
         if self._refusal is not None and (head.length is None or (head.expects_continue and not self._body.is_whole)):
             self._leave(self._refusal)  # (nobody reads chunks only to find their end)
             return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-PIECE_BYTES: Final = 256 * 1024
+_PIECE_BYTES: Final = 256 * 1024
 """For a large answer, what is encrypted at once: the next piece when the client has read most of it."""
 _NOTHING: Final = memoryview(b"")
 
@@ -31,7 +31,7 @@ class Unsent:
 
     def piece(self) -> memoryview:
         """The next, which waits no more."""
-        piece, self._left = self._left[:PIECE_BYTES], self._left[PIECE_BYTES:] if len(self._left) > PIECE_BYTES else _NOTHING
+        piece, self._left = self._left[:_PIECE_BYTES], self._left[_PIECE_BYTES:] if len(self._left) > _PIECE_BYTES else _NOTHING
         return piece
 
     def drop(self) -> None:
