@@ -64,32 +64,27 @@ class Turns:
 
     def take(self, line: Line, job: Job, held: Held) -> None:
         """A job may itself bring the next one: that follows when this has ended."""
-        waiting = max(self._served_s, line.used_s), next(self._numbers), line, job, held
-        if not self._is_running and not self._waiting and self._used_s < SHARE_S:
-            self._run(waiting)
-            return
-        heapq.heappush(self._waiting, waiting)
+        begin_s = max(self._served_s, line.used_s)
+        heapq.heappush(self._waiting, (begin_s, next(self._numbers), line, job, held))
         if not self._is_running:
             self._run()
 
-    def _run(self, job: _Waiting | None = None) -> None:
+    def _run(self) -> None:
         """As far as the share goes. An error of a job is its caller's, and stops no other: what waits has the next turn."""
         self._is_running = True
         try:
             at_s = processor_s()
-            if job is not None:
-                at_s = self._do(job, at_s)
             while self._waiting and self._used_s < SHARE_S:
-                at_s = self._do(heapq.heappop(self._waiting), at_s)
+                at_s = self._run_next(at_s)
         finally:
             self._is_running = False
             if (self._waiting or self._used_s >= SHARE_S) and not self._is_due:
                 self._is_due = True
                 asyncio.get_running_loop().call_soon(self._turn)
 
-    def _do(self, waiting: _Waiting, began_s: float) -> float:
-        """Gives the processor time at the end."""
-        self._served_s, _, line, job, held = waiting
+    def _run_next(self, began_s: float) -> float:
+        """The processor time at its end, with which the next one begins."""
+        self._served_s, _, line, job, held = heapq.heappop(self._waiting)
         try:
             job()
         finally:

@@ -50,7 +50,6 @@ class TlsTransport(asyncio.BufferedProtocol):
         "_is_client",
         "_is_closing",
         "_is_due",
-        "_is_held",
         "_is_paused",
         "_line",
         "_outgoing",
@@ -84,7 +83,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._tcp: Any = None  # an asyncio.Transport, or a TlsTransport
         self._is_client, self._line = is_client, line
         self.failure: Exception | None = None
-        self.is_secured = self.has_farewell = self._is_closing = self._is_paused = self._is_due = self._is_held = False
+        self.is_secured = self.has_farewell = self._is_closing = self._is_paused = self._is_due = False
 
     def certificate(self) -> dict[str, Any] | None:
         """The other side's certificate, which the CA has signed, as `ssl` shows it; None if it gave none."""
@@ -196,15 +195,12 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._is_due = True
             self._line.take(self._advance_in_turn)
             if self._is_due and self._tcp is not None and not self._tcp.is_closing():
-                self._is_held = True
                 self._tcp.pause_reading()
 
     def _advance_in_turn(self) -> None:
         self._is_due = False
         if not self.is_closing():
             self._advance()
-        if self._is_held:
-            self._is_held = False
             self._read_on()
 
     def _let_others_go_first(self) -> None:
