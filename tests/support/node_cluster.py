@@ -331,7 +331,7 @@ def a_node_cluster(
 
 
 def waiting_in_kernel(folder: str) -> Iterator[str]:
-    """What each thread of the programs that name the folder in their command waits for, running ones left out."""
+    """What each thread of the programs that name the folder in their command is in, of the kernel's calls."""
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended
             command = (process / "cmdline").read_bytes().decode(errors="replace").replace("\0", " ")

@@ -254,10 +254,11 @@ def _is_mounted(unique: str, node: Node | None, record: NodeRecord) -> bool:
 
 def _had(unique: str, node: Node | None, record: NodeRecord, attachment: VolumeAttachment | None) -> bool:
     """Whether a Node before this one may have had the volume in use: it listed it, or the attachment is older than this Node."""
+    if unique in (record.last_in_use or ()):
+        return True
     if node is None or attachment is None:
-        return unique in (record.last_in_use or ())
-    is_older = (attachment.metadata.creation_timestamp or "") < (node.metadata.creation_timestamp or "")
-    return is_older or unique in (record.last_in_use or ())
+        return False
+    return (attachment.metadata.creation_timestamp or "") < (node.metadata.creation_timestamp or "")
 
 
 def _node_facts(view: View, name: str) -> NodeFacts:
