@@ -57,7 +57,7 @@ def assert_same(path: Path, *, decisions: int, calls: int = 0) -> None:
 
 
 def assert_cut(path: Path) -> None:
-    """The replay of a record that was cut comes to its end, and to a third of the recorded decisions at the least."""
+    """The replay of a record that was cut comes to its end, and to most of the recorded decisions."""
     header, *lines = lines_of(path)
     assert not header["whole"]
     told = sum(line["kind"] == "decided" for line in lines)
@@ -66,4 +66,4 @@ def assert_cut(path: Path) -> None:
     line = next(line for line in found.stdout.splitlines() if line.endswith("of them as they were recorded."))
     _, same = (int(word) for word in line.split() if word.isdecimal())
     assert told > 2
-    assert same > told / 3, f"of {told}: {found.stdout}"
+    assert same > 0.5 * told, f"of {told}: {found.stdout}"

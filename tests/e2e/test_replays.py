@@ -82,7 +82,7 @@ async def test_a_record_of_the_resizer_is_replayed_to_the_same_decisions(kubecon
 
 
 async def test_a_record_of_the_resizer_that_was_cut_is_replayed(kubeconfig: Path, tmp_path: Path) -> None:
-    assert_cut(await grown(kubeconfig, tmp_path, f"--flight-recorder-bytes={4 * CUT}", count=8))
+    assert_cut(await grown(kubeconfig, tmp_path, f"--flight-recorder-bytes={6 * CUT}", count=8))
 
 
 # -- csi-provisioner
