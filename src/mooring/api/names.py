@@ -98,7 +98,8 @@ def _no_subdomain(text: str) -> list[str]:
 
 def _too_long(text: str, bytes_max: int, unit: str = "bytes") -> list[str]:
     """unit: as the API server calls it; it counts bytes."""
-    return [f"must be no more than {bytes_max} {unit}"] if len(text.encode("utf-8", "surrogatepass")) > bytes_max else []
+    size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    return [f"must be no more than {bytes_max} {unit}"] if size > bytes_max else []
 
 
 def sanitised(text: str) -> str:

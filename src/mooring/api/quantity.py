@@ -51,7 +51,7 @@ class Quantity:
 
     def rounded_up(self, exponent: int) -> Quantity:
         """Without anything finer than that power of ten; away from zero, so that a small request is not nothing."""
-        return dataclasses.replace(self, value=_rounded(self.value, exponent))
+        return Quantity(_rounded(self.value, exponent), self.style)
 
 
 def parse_quantity(text: str) -> Quantity:

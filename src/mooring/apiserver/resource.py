@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
@@ -280,7 +281,7 @@ class Resource:
         found = _CUSTOM_VERBS if self.custom is not None else _VERBS
         return tuple(verb for verb in found if verb != "deletecollection" or self.deletes_collection)
 
-    @property
+    @functools.cached_property
     def storage(self) -> tuple[str, str, str]:
         """The path that the objects are stored under."""
         return self.path if self.storage_version is None else self.storage_version.storage
@@ -291,9 +292,12 @@ class Resource:
 
     def action(self, name: str) -> Action | None:
         """The sub-resource of that name; None for one that it doesn't have, and for status."""
-        return next((action for action in self.actions if action.name == name), None)
+        for action in self.actions:
+            if action.name == name:
+                return action
+        return None
 
-    @property
+    @functools.cached_property
     def path(self) -> tuple[str, str, str]:
         """The key for URLs and `Kind`s: group, version, plural."""
         return self.group, self.version, self.plural

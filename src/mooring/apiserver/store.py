@@ -99,7 +99,7 @@ class ObjectStore(Tables):
         """Raises what `moment_of` raises."""
         moment, version, found = in_loop(lambda: self._at(resource, scope, options))
         page, left = page_of(prefiltered(resource, scope, moment, found), scope, moment.limit)
-        shown = tuple(stored.shown_by(resource) for stored in page)
+        shown = page if resource.storage_version is None else tuple(stored.shown_by(resource) for stored in page)
         if not left:
             return Listing(shown, version)
         token = token_after(page[-1].key, version, namespaced=resource.namespaced)

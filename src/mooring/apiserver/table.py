@@ -196,8 +196,7 @@ class Table:
 
     def items(self, namespace: str | None = None, after: Key | None = None) -> Iterable[Stored]:
         """Objects in order, of one namespace or all, after a key. One that goes before its turn is left out: a thread may be reading."""
-        found = (self._objects.get(key) for key in _between(self._order, namespace, after))
-        return (stored for stored in found if stored is not None)
+        return filter(None, map(self._objects.get, _between(self._order, namespace, after)))
 
     def items_at(self, rv: int, namespace: str | None = None, after: Key | None = None) -> Iterable[Stored]:
         """The same as they were at an older version. rv: >= history.floor."""

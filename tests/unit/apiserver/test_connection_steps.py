@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 
-from mooring.apiserver.web.connection import _STEPS_A_TURN, Connection
+from mooring.apiserver.web.connection import _REQUESTS_A_TURN, Connection
 from mooring.apiserver.web.limits import ConnectionLimits
 from mooring.apiserver.web.messages import TEXT, HttpReply, HttpRequest
 from mooring.base.turns import Line, Turns
@@ -21,10 +21,10 @@ class Here:
 
     def __init__(self) -> None:
         self.turns = Turns()
-        self.answered = 0
+        self.answered, self.at_s = 0, 0.0
 
     def now(self) -> float:
-        return 0.0
+        return self.at_s
 
     def date(self) -> str:
         return ""
@@ -84,7 +84,7 @@ async def test_of_many_requests_of_one_client_so_many_are_read_before_others_hav
         probes.line.take(lambda: probes.received(ASKED))
 
     asks.line.take(together)
-    assert [_STEPS_A_TURN // 2] == seen, "a head and its body are two steps"
+    assert [_REQUESTS_A_TURN] == seen
     async with asyncio.timeout(10):
         while many.sent < 100:  # noqa: ASYNC110  (nobody tells)
             await asyncio.sleep(0)
@@ -96,6 +96,25 @@ async def test_a_client_that_has_gone_is_answered_no_more() -> None:
     host, wire = Here(), Wire(lost_after=1)
     joined(host, wire).received(ASKED * 20)
     assert (1, 1) == (wire.sent, host.answered)
+
+
+async def test_a_client_has_so_long_for_each_step_from_its_begin() -> None:
+    """Further bytes of the same step give it no more time."""
+    host, limits = Here(), Here.limits
+    connection = joined(host, Wire())
+    assert limits.slow_s == connection.deadline
+    steps = (
+        (ASKED, limits.idle_s),
+        (b"POST / HTTP/1.1\r\n", limits.slow_s),
+        (b"Host: x\r\n", None),
+        (b"Content-Length: 3\r\n\r\na", limits.slow_s),
+    )
+    for data, left_s in (*steps, (b"b", None), (b"c", limits.idle_s)):
+        host.at_s += 1
+        wanted = connection.deadline if left_s is None else host.at_s + left_s
+        connection.received(data)
+        assert wanted == connection.deadline, data
+    assert 2 == host.answered
 
 
 class Watched(Here):

@@ -106,6 +106,13 @@ def test_a_number_is_read_as_go_reads_it(client: Client, limit: str, why: str) -
     assert not why or json.loads(reply.body)["message"].endswith(why)
 
 
+def test_what_only_lists_know_is_not_read_where_one_object_is_asked_for(client: Client) -> None:
+    assert 201 == client.ask("POST", VAS, a_va("one")).status
+    wrong = {"limit": "many", "timeoutSeconds": "x", "continue": "x", "resourceVersionMatch": "x"}
+    assert (200, 400) == (client.ask("GET", f"{VAS}/one", query=wrong).status, client.ask("GET", VAS, query=wrong).status)
+    assert 504 == client.ask("GET", f"{VAS}/one", query={"resourceVersion": str(10**9)}).status
+
+
 def test_a_watch_is_handed_back_with_its_options(client: Client) -> None:
     query = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": "7", "resourceVersion": "0", "labelSelector": "a"}
     reply = client.answer(HttpRequest("GET", tuple(VAS[1:].split("/")), query, {"authorization": f"Bearer {TOKEN}"}))

@@ -84,20 +84,29 @@ class _Pairs(list[tuple[str, Any]]):
     """An object's members as they stand in the text."""
 
 
+class _Twice(Exception):
+    """A field is there twice."""
+
+
+def _refuse_twice(pairs: list[tuple[str, Any]]) -> None:
+    if len(dict(pairs)) != len(pairs):
+        raise _Twice
+
+
+_ONCE: Final = json.JSONDecoder(object_pairs_hook=_refuse_twice)
+_AS_PAIRS: Final = json.JSONDecoder(object_pairs_hook=_Pairs)
+
+
 def duplicate_fields(body: bytes) -> list[str]:
     """One `duplicate field "spec.x"` for each. body: valid JSON."""
-    found = False
-
-    def look(pairs: list[tuple[str, Any]]) -> None:
-        nonlocal found
-        found = found or len({name for name, _ in pairs}) != len(pairs)
-
-    json.loads(body, object_pairs_hook=look)
-    if not found:
-        return []
-    told: dict[str, None] = {}
-    _name(json.loads(body, object_pairs_hook=_Pairs), (), told)
-    return list(told)
+    text = body.decode()
+    try:
+        _ONCE.decode(text)
+    except _Twice:
+        told: dict[str, None] = {}
+        _name(_AS_PAIRS.decode(text), (), told)
+        return list(told)
+    return []
 
 
 TOLD_MAX: Final = 100

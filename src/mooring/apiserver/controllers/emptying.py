@@ -148,6 +148,8 @@ class Emptier:
     @property
     def due(self) -> float | None:
         """When there is work, in seconds since the epoch; None when a change must come first."""
+        if not self._emptying:
+            return None
         times = [0.0 if one.steps is not None else one.due for one in self._emptying.values()]
         return min((time for time in times if time is not None), default=None)
 

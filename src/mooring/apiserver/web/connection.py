@@ -26,9 +26,9 @@ from mooring.wire.http1.syntax import HEAD_BYTES_MAX, Malformed
 from mooring.wire.http1.tls_transport import TlsTransport
 
 _AHEAD_BYTES_MAX: Final = 64 * 1024
-_LINES_KEPT_MAX: Final = 2048  # of a request's headers, to know the next request's by; few clients send more
-_STEPS_A_TURN: Final = 32
-"""Heads and bodies that are read from one connection before others have their turn."""
+_HEADERS_KEPT_MAX: Final = 2048  # bytes of a request's, to know the next request's by; few clients send more
+_REQUESTS_A_TURN: Final = 16
+"""Read from one connection before others have their turn."""
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LAST_CHUNK: Final = b"0\r\n\r\n"
 _EMPTY_LINES: Final = re.compile(rb"(?:\r\n)+")
@@ -144,7 +144,7 @@ class Connection:
         assert self._state is _State.ANSWERING
         assert self._head is not None
         self._state, is_chunked = _State.STREAMING, self._head.is_chunkable
-        self._set_deadline(math.inf)
+        self._rest()
         framing = "Transfer-Encoding: chunked\r\n" if is_chunked else "Connection: close\r\n"
         self.write(f"{status_line(200, JSON)}{self._host.date()}{framing}\r\n".encode())
         return True
@@ -200,15 +200,14 @@ class Connection:
     def secured(self) -> None:
         assert self._link is not None
         self.certificate = self._link.certificate()
-        self._set_deadline(self._host.now() + self._host.limits.slow_s)
+        self.deadline = self._host.now() + self._host.limits.slow_s
 
     def received(self, data: bytes) -> None:
         if self._state is _State.LEAVING:
             return
-        if self._state is _State.HEAD and not self._buffer:
-            self._set_deadline(self._host.now() + self._host.limits.slow_s)
+        begins = self._state is _State.HEAD and not self._buffer
         self._buffer += data
-        self._advance()
+        self._advance(begins=begins)
 
     def writable(self, yes: bool) -> None:
         self.is_writable = yes
@@ -221,13 +220,12 @@ class Connection:
         """The client has read; it may be gone, or slow again, by the time that it has its turn."""
         if self._link is None or not self.is_writable:
             return
+        self._rest()
         if self._state is _State.STREAMING:
-            self.deadline = math.inf
             self._send()
             if self.takes_lines:
                 self._host.readable(self)
         else:
-            self._rest()
             self._send() if self.unsent else self._advance()
 
     def lost(self) -> None:
@@ -239,23 +237,32 @@ class Connection:
 
     # the steps
 
-    def _advance(self) -> None:
-        """Goes as far as what has come allows, and the others, and a link that is still there: nothing is written to one that is lost."""
+    def _advance(self, *, begins: bool = False) -> None:
+        """Goes as far as what has come allows, and the others, and a link that is still there: nothing is written to one that is lost.
+
+        begins: the first bytes of a request have come.
+        """
         if self._is_advancing:
             return
-        self._is_advancing, steps = True, 0
+        self._is_advancing, read = True, 0
         try:
-            while steps < _STEPS_A_TURN and self.is_writable and self._link is not None and not self._link.is_closing() and self._step():
-                steps += 1
+            while read < _REQUESTS_A_TURN and self._buffer and self._is_open() and self._read():
+                read += 1
         except Malformed as error:
             self._leave(HttpReply(error.status, f"{error}\n".encode(), TEXT))
         finally:
             self._is_advancing = False
-        if steps == _STEPS_A_TURN:
+        if read or begins:
+            self._rest()
+        if read == _REQUESTS_A_TURN:
             self.line.take(self._advance)
         self._hold_back()
 
-    def _step(self) -> bool:
+    def _is_open(self) -> bool:
+        return self.is_writable and self._link is not None and not self._link.is_closing()
+
+    def _read(self) -> bool:
+        """True when a head has been read, or a body's last byte."""
         if self._state is _State.HEAD:
             return self._read_head()
         return self._state is _State.BODY and self._read_body()
@@ -270,16 +277,16 @@ class Connection:
                 raise Malformed("request line and headers are too long", 431)
             return False
         self._head = head = parse_head(bytes(buffer[:end]), self._before)
-        self._before = head if len(head.lines) <= _LINES_KEPT_MAX else None
+        self._before = head if head.headers_bytes <= _HEADERS_KEPT_MAX else None
         del buffer[: end + 4]
         self._request, self._refusal = self._host.begin(self, head)
         self._body, self._state = Body(head.length, is_kept=self._refusal is None), _State.BODY
-        self._set_deadline(self._host.now() + self._host.limits.slow_s)
         if self._refusal is not None and (head.length is None or (head.expects_continue and not self._body.is_whole)):
             self._leave(self._refusal)  # (nobody reads chunks only to find their end)
             return False
         if head.expects_continue and not self._body.is_whole:
             self.write(_CONTINUE)
+        self._read_body()
         return True
 
     def _read_body(self) -> bool:
@@ -293,7 +300,6 @@ class Connection:
             return False
         self._body = self._request = self._refusal = None
         self._state = _State.ANSWERING
-        self._set_deadline(math.inf)
         if refusal is not None:
             self.reply(refusal)
         else:
@@ -305,7 +311,8 @@ class Connection:
         assert self._link is not None
         self._head = None
         self._state = _State.HEAD if stays else _State.LEAVING
-        self._rest()
+        if not self._is_advancing:
+            self._rest()
         if not stays:
             self._link.close()
         elif self._buffer and not self._is_advancing:
@@ -317,23 +324,21 @@ class Connection:
             return
         self._state = _State.LEAVING
         self._buffer.clear()
-        self._set_deadline(self._host.now() + self._host.limits.leaving_s)
+        self._rest()
         self._link.write(rendered(reply, self._host.date(), is_last=True))
         self._link.end_writing()
 
     def _rest(self) -> None:
-        """Nothing is going on: the deadline is that of a quiet connection."""
+        """Nothing more is done now: the client has until the deadline for its next step."""
+        if not self.is_writable:
+            return  # (the deadline for reading counts)
+        if self._state in (_State.ANSWERING, _State.STREAMING):
+            self.deadline = math.inf
+            return
         limits = self._host.limits
-        if self._state is _State.HEAD:
-            self._set_deadline(self._host.now() + (limits.slow_s if self._buffer else limits.idle_s))
-        elif self._state is _State.LEAVING:
-            self._set_deadline(self._host.now() + limits.leaving_s)
-        else:
-            self._set_deadline(math.inf if self._state is _State.ANSWERING else self._host.now() + limits.slow_s)
-
-    def _set_deadline(self, deadline: float) -> None:
-        if self.is_writable:  # (else the one for reading counts)
-            self.deadline = deadline
+        is_idle = self._state is _State.HEAD and not self._buffer
+        left_s = limits.idle_s if is_idle else limits.leaving_s if self._state is _State.LEAVING else limits.slow_s
+        self.deadline = self._host.now() + left_s
 
     def _hold_back(self) -> None:
         """Pauses reading while more requests have come than can be answered."""

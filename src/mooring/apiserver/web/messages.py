@@ -89,8 +89,9 @@ _HEADERS: Final = (("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding"))
 
 def packed(reply: HttpReply, accept_encoding: str) -> HttpReply:
     """The reply, packed if it is worth it. accept_encoding: the request's header."""
-    takes_gzip = any(clause.partition(";")[0].strip().lower() == "gzip" for clause in accept_encoding.split(","))
-    if not PACKED_BYTES_MIN < len(reply.body) <= PACKED_BYTES_MAX or not takes_gzip:
+    if not PACKED_BYTES_MIN < len(reply.body) <= PACKED_BYTES_MAX:
+        return reply
+    if not any(clause.partition(";")[0].strip().lower() == "gzip" for clause in accept_encoding.split(",")):
         return reply
     packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
     return dataclasses.replace(reply, body=packer.compress(reply.body) + packer.flush(), headers=(*reply.headers, *_HEADERS))
@@ -117,7 +118,7 @@ def rendered(reply: HttpReply, date: str, *, is_last: bool, with_body: bool = Tr
         head += f"Content-Length: {len(reply.body)}\r\n"
     for name, value in reply.headers:
         head += f"{name}: {value}\r\n"
-    for text in _bounded(reply.warnings):
+    for text in _bounded(reply.warnings) if reply.warnings else ():
         head += f'Warning: 299 - "{_quoted(text)}"\r\n'
     if reply.retry_after_s is not None:
         head += f"Retry-After: {reply.retry_after_s}\r\n"

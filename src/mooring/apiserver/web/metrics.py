@@ -92,8 +92,7 @@ class ServerMetrics:
         kind_labels = ["group", "version", "resource"]
         self._event_counter = Counter("apiserver_watch_events_total", "Events told to watches.", kind_labels, registry=registry)
         registry.register(_Objects(store))
-        self._totals: dict[tuple[RequestLabels, int], Counter] = {}
-        self._durations: dict[RequestLabels, Histogram] = {}
+        self._answers: dict[tuple[RequestLabels, int], tuple[Counter, Histogram]] = {}
         self._events: dict[_Kind, Counter] = {}
         self._watches: dict[RequestLabels, int] = {}
         self._kinds = store.kinds
@@ -104,11 +103,11 @@ class ServerMetrics:
 
     def _forget(self) -> None:
         """The series of kinds that have gone go, too: definitions come and go without end."""
-        for what, status in [key for key in self._totals if not self._is_served(key[0].kind)]:
-            del self._totals[what, status]
+        gone = [answer for answer in self._answers if not self._is_served(answer[0].kind)]
+        for what, status in gone:
+            del self._answers[what, status]
             self._requests.remove(str(status), *what)
-        for what in [what for what in self._durations if not self._is_served(what.kind)]:
-            del self._durations[what]
+        for what in {what for what, _ in gone}:
             self._seconds.remove(*what)
         for kind in [kind for kind in self._events if not self._is_served(kind)]:
             del self._events[kind]
@@ -120,15 +119,13 @@ class ServerMetrics:
         Gauge(name, text, registry=self._metrics.registry).set_function(value)
 
     def answered(self, what: RequestLabels, status: int, seconds: float) -> None:
-        if not self._is_served(what.kind):
-            return
-        total = self._totals.get((what, status))
-        if total is None:
-            total = self._totals[what, status] = self._requests.labels(str(status), *what)
+        series = self._answers.get((what, status))
+        if series is None:
+            if not self._is_served(what.kind):
+                return
+            series = self._answers[what, status] = self._requests.labels(str(status), *what), self._seconds.labels(*what)
+        total, duration = series
         total.inc()
-        duration = self._durations.get(what)
-        if duration is None:
-            duration = self._durations[what] = self._seconds.labels(*what)
         duration.observe(seconds)
 
     def watching(self, what: RequestLabels, change: int) -> None:

@@ -12,7 +12,7 @@ from mooring.apiserver import api_errors, field_errors
 from mooring.apiserver.bodies.objects import FieldValidation
 from mooring.apiserver.codecs.scalars import WrongType
 from mooring.apiserver.codecs.schema import decode
-from mooring.apiserver.deletion import DeleteOptions
+from mooring.apiserver.deletion import PLAIN_DELETE, DeleteOptions
 from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.listing import ListOptions, WatchOptions
 from mooring.apiserver.metadata import META_MESSAGES
@@ -92,6 +92,7 @@ _FIELD_MANAGER_MAX: Final = 128
 _INTEGER: Final = re.compile(r"([+-]?)([0-9]+)")
 _DIGITS_MAX: Final = 19
 _POLICIES: Final = ("Foreground", "Background", "Orphan")
+_VALIDATIONS: Final = sorted(mode.value for mode in FieldValidation)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -142,9 +143,8 @@ def write_options(query: Query, kind: str, *, applies: bool = False) -> WriteOpt
     """kind: CreateOptions, UpdateOptions or PatchOptions, for messages. Raises Invalid."""
     wrong = _wrong_dry_run(query.get("dryRun"))
     validation = query.get("fieldValidation") or FieldValidation.WARN.value
-    known = sorted(mode.value for mode in FieldValidation)
-    if validation not in known:
-        wrong.append(field_errors.not_supported("fieldValidation", validation, ["", *known]))
+    if validation not in _VALIDATIONS:
+        wrong.append(field_errors.not_supported("fieldValidation", validation, ["", *_VALIDATIONS]))
     manager = query.get("fieldManager", "")
     wrong += _wrong_manager(manager, applies=applies)
     force = query.get("force")
@@ -162,6 +162,8 @@ def manager_of(user_agent: str) -> str:
 
 def delete_options(query: Query, body: Any) -> DeleteOptions:
     """body: the JSON value of a DeleteOptions body, None without one. Raises BadRequest, Invalid."""
+    if body is None and not query:
+        return PLAIN_DELETE
     given = _delete_body(query) if body is None else body
     if not isinstance(given, dict) or _kind_of(given) != "DeleteOptions":
         raise api_errors.bad_request("the object provided is unrecognized (must be of type DeleteOptions)")

@@ -166,8 +166,8 @@ class _Verbs:
         action = self._resource.action(self._route.subresource)
         if action is not None:
             return {_METHODS[verb]: self._way(action, verb) for verb in action.verbs}
-        verbs = {"GET": self._read, "PUT": self._replace, "PATCH": self._patch, "DELETE": self._delete}
-        return {name: verb for name, verb in verbs.items() if name != "DELETE" or not self._route.subresource}
+        verbs = {"GET": self._read, "PUT": self._replace, "PATCH": self._patch}
+        return verbs if self._route.subresource else {**verbs, "DELETE": self._delete}
 
     def _way(self, action: Action, verb: str) -> Any:
         """The method for a sub-resource's verb."""
@@ -185,8 +185,7 @@ class _Verbs:
     # reading
 
     def _read(self) -> HttpReply:
-        version = queries.list_options(self._request.query).resource_version
-        self._store.check_reached(version)
+        self._store.check_reached(self._request.query.get("resourceVersion", ""))
         return HttpReply(200, self._one(self._store.get(self._resource, self._key)))
 
     def _read_many(self) -> HttpReply | WatchReply:

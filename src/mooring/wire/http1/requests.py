@@ -17,17 +17,33 @@ _ENCODED: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _AUTHORITY: Final = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 
 
+class _Headers:
+    """What a request's headers say. lines: as they came. version: the second digit of HTTP's. Raises Malformed."""
+
+    __slots__ = ("expects_continue", "length", "lines", "stays", "values", "version")
+
+    def __init__(self, lines: bytes, version: int) -> None:
+        self.lines, self.version, self.values = lines, version, _values(lines)
+        if "host" not in self.values and version != 0:
+            raise Malformed("missing required Host header")
+        self.stays = stays(self.values.get("connection", ""), version)
+        self.length = _length(self.values, version)
+        self.expects_continue = version >= 1 and self.values.get("expect", "").lower() == "100-continue"
+
+
 class RequestHead:
-    """A request without its body. headers: names in lower case. lines: them as they came. length: None for a body in chunks."""
+    """A request without its body. headers: names in lower case. length: None for a body in chunks."""
 
-    __slots__ = ("expects_continue", "headers", "is_chunkable", "is_persistent", "length", "lines", "method", "target")
+    __slots__ = ("expects_continue", "headers", "is_chunkable", "is_persistent", "length", "method", "said", "target")
 
-    def __init__(self, method: str, target: str, headers: Mapping[str, str], version: int, lines: bytes = b"") -> None:
-        self.method, self.target, self.headers, self.lines = method, target, headers, lines
-        self.is_chunkable = version >= 1
-        self.is_persistent = stays(headers.get("connection", ""), version)
-        self.length = _length(headers, version)
-        self.expects_continue = version >= 1 and headers.get("expect", "").lower() == "100-continue"
+    def __init__(self, method: str, target: str, said: _Headers) -> None:
+        self.method, self.target, self.said, self.headers = method, target, said, said.values
+        self.is_chunkable, self.is_persistent = said.version >= 1, said.stays
+        self.length, self.expects_continue = said.length, said.expects_continue
+
+    @property
+    def headers_bytes(self) -> int:
+        return len(self.said.lines)
 
     def path(self) -> tuple[str, ...]:
         """Split at its slashes once it is decoded, as the real server does: `%2F` is a slash."""
@@ -54,13 +70,13 @@ def parse_head(raw: bytes, before: RequestHead | None = None) -> RequestHead:
     method, target, major, minor = match.groups()
     if major != b"1":
         raise Malformed("only HTTP/1.0 and HTTP/1.1 are spoken here", 505)
-    headers = before.headers if before is not None and before.lines == rest else _headers(rest)
-    if "host" not in headers and minor != b"0":
-        raise Malformed("missing required Host header")
-    return RequestHead(method.decode("ascii"), _target(target), headers, int(minor), rest)
+    version = int(minor)
+    same = before is not None and before.said.version == version and before.said.lines == rest
+    said = before.said if before is not None and same else _Headers(rest, version)
+    return RequestHead(method.decode("ascii"), _target(target), said)
 
 
-def _headers(raw: bytes) -> dict[str, str]:
+def _values(raw: bytes) -> dict[str, str]:
     headers, repeated = header_fields(raw)
     for name, values in repeated.items():
         if name in _ONCE:
