@@ -357,6 +357,8 @@ def test_a_list_is_long_by_the_bytes_of_its_objects_too() -> None:
     assert is_long("DELETE")
     assert is_long("GET", "application/json;as=Table;v=v1;g=meta.k8s.io")
     assert not is_long("GET")
+    create(store, route.resource, {"metadata": {"name": "more"}, "data": {"k": "v" * 700_000}}, "default")
+    assert is_long("GET"), "many clients may ask for it at once"
     for stored in tuple(table.items()):
         store.delete(route.resource, stored.key, 0.0)
     assert 0 == table.bytes_count

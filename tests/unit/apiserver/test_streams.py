@@ -269,9 +269,11 @@ async def test_watches_that_are_not_read_for_a_while_lose_nothing(identity: Serv
 class Silent:
     """A connection whose client does not read."""
 
-    def __init__(self, data: bytes, watch: object = None) -> None:
+    def __init__(self, data: bytes, watch: object = None, sending: int = 0) -> None:
         self.unsent, self.watch, self.deadline, self.is_cut = Unsent(), watch, math.inf, False
-        self.unsent.put(data)
+        self.is_writable, self.sending_bytes = False, sending
+        if data:
+            self.unsent.put(data)
 
     def abort(self) -> None:
         self.is_cut = True
@@ -292,6 +294,11 @@ async def test_watches_that_nobody_reads_are_cut_where_they_are_too_much_the_lar
         server._dispatcher.connections[silent[-1]] = None  # type: ignore[index]
         server._dispatcher.look()
         assert [True, True, False, False, False] == [each.is_cut for each in silent]
+        server._dispatcher.connections.clear()
+        filled = [Silent(b"", watch, sending) for sending in (200, 250, 100)]  # (of sockets that take no more)
+        server._dispatcher.connections.update(dict.fromkeys(filled))  # type: ignore[arg-type]
+        server._dispatcher.look()
+        assert [False, True, False] == [each.is_cut for each in filled]
         server._dispatcher.connections.clear()
 
 

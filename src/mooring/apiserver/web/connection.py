@@ -130,6 +130,11 @@ class Connection:
         """False while lines of the watch wait to be sent."""
         return self.is_writable and not self.unsent
 
+    @property
+    def sending_bytes(self) -> int:
+        """What the socket has not taken yet of the bytes that it was given."""
+        return 0 if self._link is None else self._link.get_write_buffer_size()
+
     def _send(self) -> None:
         """Sends of the answer what the client makes room for; behind its end the next request has its turn."""
         while self._link is not None and self.unsent and self.is_writable:
@@ -175,9 +180,7 @@ class Connection:
             self._link.close()
             return ""
         self._link.abort()
-        if not self.is_writable:
-            return "reading"
-        return "" if self._state is _State.LEAVING else "sending"
+        return "reading" if not self.is_writable else "" if self._state is _State.LEAVING else "sending"
 
     def close_soon(self) -> None:
         """Ends the connection: now between two requests, else once the one that is being answered has its answer."""
@@ -335,8 +338,7 @@ class Connection:
         if self._state in (_State.ANSWERING, _State.STREAMING):
             self.deadline = math.inf
             return
-        limits = self._host.limits
-        is_idle = self._state is _State.HEAD and not self._buffer
+        limits, is_idle = self._host.limits, self._state is _State.HEAD and not self._buffer
         left_s = limits.idle_s if is_idle else limits.leaving_s if self._state is _State.LEAVING else limits.slow_s
         self.deadline = self._host.now() + left_s
 

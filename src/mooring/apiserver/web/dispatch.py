@@ -38,7 +38,7 @@ _TURNED_AWAY_MAX: Final = 64
 
 _LARGE_BYTES: Final = 1024 * 1024
 _UNSENT_BYTES_MAX: Final = 128 * 1024 * 1024
-"""For all answers that their clients do not read. One more large one is refused meanwhile."""
+"""For all answers that their clients do not read, with what the sockets keep. One more large one is refused meanwhile."""
 
 _Exit = Callable[[HttpReply | None], None]
 """Sends an answer: the one that was found, or another that has taken its place."""
@@ -247,20 +247,24 @@ class Dispatcher:
 
     def _has_room_for(self, size: int) -> bool:
         unread = sum(self._unread().values())
-        return not unread or unread + size <= _UNSENT_BYTES_MAX
+        return not unread or unread + self._sending() + size <= _UNSENT_BYTES_MAX
 
     def _unread(self) -> dict[int, int]:
         """The bytes of each answer that a client does not read. Watches share theirs, so each counts once."""
         return {connection.unsent.id: len(connection.unsent) for connection in self.connections if connection.unsent}
 
+    def _sending(self) -> int:
+        return sum(connection.sending_bytes for connection in self.connections)
+
     def _cut_unread(self) -> None:
         """Where answers that nobody reads are too much together, watches end that have the largest: their clients begin again."""
         unread = self._unread()
-        over = sum(unread.values()) - _UNSENT_BYTES_MAX
-        watches = [each for each in self.connections if each.watch is not None and each.unsent] if over > 0 else []
-        for connection in sorted(watches, key=lambda each: -unread[each.unsent.id]):
-            if over > 0 or connection.unsent.id not in unread:
-                over -= unread.pop(connection.unsent.id, 0)
+        over = sum(unread.values()) + self._sending() - _UNSENT_BYTES_MAX
+        watches = [each for each in self.connections if each.watch is not None and not each.is_writable] if over > 0 else []
+        for connection in sorted(watches, key=lambda each: -unread.get(each.unsent.id, 0) - each.sending_bytes):
+            shares_with_one_cut = bool(connection.unsent) and connection.unsent.id not in unread
+            if over > 0 or shares_with_one_cut:
+                over -= unread.pop(connection.unsent.id, 0) + connection.sending_bytes
                 connection.abort()
 
     def _failed(self) -> HttpReply:

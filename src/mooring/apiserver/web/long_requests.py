@@ -22,9 +22,9 @@ _SLOW_BODY_BYTES: Final = 4 * 1024
 _STORED_BYTES: Final = 64 * 1024
 _OBJECTS: Final = 200
 _BYTES: Final = 1024 * 1024
-_PLAIN_OBJECTS: Final = 5000
-_PLAIN_BYTES: Final = 16 * 1024 * 1024
-"""For those that are only joined, as they are stored."""
+_PLAIN_OBJECTS: Final = 2000
+_PLAIN_BYTES: Final = 2 * 1024 * 1024
+"""For those that are only joined, as they are stored. A hundred clients may ask at once, and a probe waits for all that came before it."""
 _KINDS: Final = 500
 _OF_ALL_KINDS: Final = frozenset(("", "api", "apis", "metrics"))
 """Pages that speak of all kinds."""
