@@ -23,15 +23,15 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from bench.apiload import maker_of
 from tests.support.programs import Program, free_ports
 
-_ROOT: Final = Path(__file__).resolve().parents[1]
-_BLOCKS: Final = (("get", 1, 960), ("get", 32, 960), ("patch", 1, 256), ("patch", 32, 256))
+_ROOT = Path(__file__).resolve().parents[1]
+_BLOCKS = (("get", 1, 960), ("get", 32, 960), ("patch", 1, 256), ("patch", 32, 256))
 """What, over how many connections, and the requests of a block."""
-_COUNTED: Final = (
+_COUNTED = (
     ("get", 1, 300, 2300),
     ("get", 32, 300, 2300),
     ("list", 1, 20, 120),
@@ -43,9 +43,9 @@ _COUNTED: Final = (
     ("delete", 1, 100, 600),
 )
 """What, over how many connections, the few requests, and the many."""
-_OBJECTS: Final = 200
-_START_S: Final = 120.0
-_COUNTING: Final = ("valgrind", "--tool=callgrind", "--instr-atstart=no")
+_OBJECTS = 200
+_START_S = 120.0
+_COUNTING = ("valgrind", "--tool=callgrind", "--instr-atstart=no")
 
 
 class _Server:
