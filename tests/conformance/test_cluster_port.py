@@ -26,7 +26,7 @@ from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.client.kubeconfig import load
-from mooring.kube.cluster import Cluster, EventType, Patch, PatchType, Selection, WatchEvent
+from mooring.kube.cluster import Cluster, EventType, Patch, PatchType, Row, Selection, WatchEvent
 from mooring.kube.errors import AlreadyExists, ApiError, BadRequest, Conflict, Gone, Invalid, NotFound, NotServed, Unreachable
 from mooring.kube.patch import add_finalizer, remove_finalizer
 from tests.conformance.conftest import EMBEDDED_HISTORY, Server
@@ -246,6 +246,22 @@ async def test_a_list_is_in_order_and_of_its_selection(cluster: Cluster, name: s
     one = await cluster.list(SECRETS, Selection(label_selector=f"set={name},letter!=a", field_selector=f"metadata.name!={name}-b"))
     assert [f"{name}-c"] == [item.metadata.name for item in one.items]
     assert () == (await cluster.list(SECRETS, Selection("kube-system", label_selector=f"set={name}"))).items
+
+
+async def test_rows_are_what_kubectl_prints(cluster: Cluster, name: str) -> None:
+    for node in ("n1", "n2"):
+        await cluster.create(VOLUME_ATTACHMENTS, a_va(f"{name}-{node}", f"pv-{name}", node))
+    await cluster.patch(VOLUME_ATTACHMENTS, f"{name}-n1", Patch(PatchType.MERGE, {"status": {"attached": True}}), subresource="status")
+    rows, token = list[Row](), ""
+    while True:
+        page = await cluster.list(VOLUME_ATTACHMENTS.decoded_as(Row), limit=1, continue_token=token)
+        rows += [row for row in page.items if row.cells["PV"] == f"pv-{name}"]
+        token = page.continue_token
+        if not token:
+            break
+    shown = [{column: cell for column, cell in row.cells.items() if column != "Age"} for row in rows]
+    first = {"Name": f"{name}-n1", "Attacher": "csi.test", "PV": f"pv-{name}", "Node": "n1", "Attached": True}
+    assert [first, {**first, "Name": f"{name}-n2", "Node": "n2", "Attached": False}] == shown
 
 
 async def test_pages_show_one_moment(cluster: Cluster, name: str) -> None:

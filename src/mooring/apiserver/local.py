@@ -13,6 +13,7 @@ from mooring.apiserver.bodies import patches
 from mooring.apiserver.bodies.objects import FieldValidation, decode_object
 from mooring.apiserver.durability import Durability, InMemory
 from mooring.apiserver.listing import ListOptions, WatchOptions, scope_of
+from mooring.apiserver.printers.kinds import columns_of
 from mooring.apiserver.resource import ApiCall, Json, Resource, Status
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Stored, Written
@@ -25,7 +26,7 @@ from mooring.base.clock import Clock
 from mooring.base.randomness import Random
 from mooring.kube.client.codec import codec_of
 from mooring.kube.client.paths import paths_of
-from mooring.kube.cluster import EVERYTHING, Cluster, Page, Request, Selection, Verb, WatchEvent
+from mooring.kube.cluster import EVERYTHING, Cluster, Page, Request, Row, Selection, Verb, WatchEvent
 from mooring.kube.errors import Unreachable
 
 T = TypeVar("T")
@@ -126,6 +127,10 @@ class LocalCluster(Cluster):
         scope = scope_of(resource, selection.namespace, selection.label_selector, selection.field_selector)
         options = ListOptions(resource_version=request.resource_version, limit=request.limit, continue_token=request.continue_token)
         found = await self._committed(lambda: self.store.list(resource, scope, options))
+        if request.kind.struct is Row:
+            columns, now = columns_of(resource), self._now()
+            rows = [Row({column.name: column.cell(stored.whole(), now) for column in columns}) for stored in found.items]
+            return Page(tuple(rows), str(found.version), found.continue_token)
         return Page(tuple(_typed(request.kind, stored) for stored in found.items), str(found.version), found.continue_token)
 
     async def _posted(self, request: Request, resource: Resource, key: Key) -> Any:

@@ -14,11 +14,11 @@ PAGE_LIMIT: Final = 500
 T = TypeVar("T")
 
 
-async def list_all(cluster: Cluster, kind: Kind[T], selection: Selection = EVERYTHING) -> AsyncIterator[T]:
+async def list_all(cluster: Cluster, kind: Kind[T], selection: Selection = EVERYTHING, *, page_limit: int = PAGE_LIMIT) -> AsyncIterator[T]:
     """Object by object, asked for page by page. Raises ApiError, after some of them perhaps."""
     token = ""
     while True:
-        page = await cluster.list(kind, selection, limit=PAGE_LIMIT, continue_token=token)
+        page = await cluster.list(kind, selection, limit=page_limit, continue_token=token)
         for item in all_of(page, kind):
             yield item
         token = page.continue_token

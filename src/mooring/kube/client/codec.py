@@ -12,7 +12,7 @@ import msgspec
 
 from mooring.api.meta import Kind
 from mooring.base.log import logger
-from mooring.kube.cluster import EventType, Page, UnreadItem, WatchEvent
+from mooring.kube.cluster import EventType, Page, Row, UnreadItem, WatchEvent
 from mooring.kube.errors import ApiError, Gone, ServerError, from_status
 
 _log = logger(__name__)
@@ -37,6 +37,20 @@ class _ListMeta(msgspec.Struct, rename="camel", gc=False):
 class _ListOf(msgspec.Struct, Generic[T]):
     metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
     items: tuple[T, ...] | None = None
+
+
+class _Column(msgspec.Struct):
+    name: str = ""
+
+
+class _TableRow(msgspec.Struct):
+    cells: tuple[Any, ...] = ()
+
+
+class _Table(msgspec.Struct, rename="camel"):
+    metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
+    column_definitions: tuple[_Column, ...] = ()
+    rows: tuple[_TableRow, ...] | None = None
 
 
 class _Line(msgspec.Struct, Generic[T]):
@@ -145,6 +159,15 @@ class Codec(Generic[T]):
         return str(metadata.get("resourceVersion") or "") if isinstance(metadata, dict) else ""
 
 
+def rows_of(body: bytes) -> Page[Row]:
+    """A Table. Raises one of UNDECODABLE."""
+    table = _TABLE.decode(body)
+    names = [column.name for column in table.column_definitions]
+    rows = tuple(Row(dict(zip(names, row.cells, strict=True))) for row in table.rows or ())
+    return Page(rows, table.metadata.resource_version, table.metadata.continue_)
+
+
+_TABLE: Final = msgspec.json.Decoder(_Table)
 _OBJECT_EVENTS: Final = {event.value: event for event in (EventType.ADDED, EventType.MODIFIED, EventType.DELETED)}
 _RAW_LIST: Final = msgspec.json.Decoder(_ListOf[msgspec.Raw])
 _RAW_LINE: Final = msgspec.json.Decoder(_Line[msgspec.Raw])

@@ -47,13 +47,17 @@ def paths_of(kind: Kind[Any]) -> ResourcePaths:
     return ResourcePaths(kind)
 
 
-def list_query(selection: Selection, limit: int, continue_token: str, resource_version: str) -> str:
-    """`?…` of a list, "" when nothing is asked for. A continue token says the version itself; servers refuse both."""
+def list_query(selection: Selection, limit: int, continue_token: str, resource_version: str, *, with_objects: bool = True) -> str:
+    """`?…` of a list, "" when nothing is asked for. A continue token says the version itself; servers refuse both.
+
+    with_objects: False for rows alone.
+    """
     return _query(
         labelSelector=selection.label_selector,
         fieldSelector=selection.field_selector,
         limit=str(limit) if limit > 0 else "",
         resourceVersion="" if continue_token else resource_version,
+        includeObject="" if with_objects else "None",
         **{"continue": continue_token},
     )
 

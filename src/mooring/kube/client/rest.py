@@ -9,11 +9,11 @@ import msgspec
 
 from mooring.api.meta import Kind
 from mooring.base.clock import Clock
-from mooring.kube.client.codec import TOLD_MAX, UNDECODABLE, codec_of, plurals_of
+from mooring.kube.client.codec import TOLD_MAX, UNDECODABLE, codec_of, plurals_of, rows_of
 from mooring.kube.client.paths import list_query, paths_of, watch_query
 from mooring.kube.client.responses import Response, error_of, is_json
 from mooring.kube.client.retrying import BodyStream, RetryingClient
-from mooring.kube.cluster import EVERYTHING, Cluster, Request, Selection, Verb, WatchEvent
+from mooring.kube.cluster import EVERYTHING, Cluster, Request, Row, Selection, Verb, WatchEvent
 from mooring.kube.errors import ApiError, BadRequest, NotFound, NotServed, ServerError, Unauthorized, Unreachable
 
 
@@ -65,6 +65,7 @@ WATCH_MARGIN_S: Final = 30.0
 """How much later than promised a server may end a watch, before it is taken for dead."""
 
 _JSON: Final = "application/json"
+_ROWS: Final = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
 class RestCluster(Cluster):
@@ -79,7 +80,8 @@ class RestCluster(Cluster):
     async def ask(self, request: Request) -> Any:
         method, path, body, content_type = _as_http(request)
         if body is None:
-            response = await self._client.ask(method, path, is_list=request.verb is Verb.LIST)
+            accept = _ROWS if request.kind.struct is Row else ""
+            response = await self._client.ask(method, path, is_list=request.verb is Verb.LIST, accept=accept)
         else:
             response = await self._client.ask(method, path, _encoded(body), content_type)
         if response.status >= 300 or not is_json(response.headers):
@@ -142,7 +144,8 @@ def _as_http(request: Request) -> tuple[str, str, object, str]:
     kind, paths, method = request.kind, paths_of(request.kind), _METHODS[request.verb]
     if request.verb is Verb.LIST:
         selection = request.selection
-        query = list_query(selection, request.limit, request.continue_token, request.resource_version)
+        rows = request.kind.struct is Row
+        query = list_query(selection, request.limit, request.continue_token, request.resource_version, with_objects=not rows)
         return method, paths.collection(selection.namespace) + query, None, _JSON
     if request.verb is Verb.SERVES:
         return method, paths.version, None, _JSON
@@ -169,6 +172,8 @@ def _delete_options(request: Request) -> dict[str, Any] | None:
 
 def _decoded(request: Request, body: bytes) -> Any:
     """Raises UNDECODABLE."""
+    if request.verb is Verb.LIST and request.kind.struct is Row:
+        return rows_of(body)
     if request.verb is Verb.LIST:
         return codec_of(request.kind.struct).page(request.kind, body)
     if request.verb is Verb.SERVES:

@@ -133,7 +133,7 @@ class RetryingClient:
         self._slots = asyncio.Semaphore(concurrency_max)
         self._metrics = metrics
         self._warnings = WarningLog()
-        self._headers: dict[str, Pairs] = {}
+        self._headers: dict[tuple[str, str], Pairs] = {}
         self._headers_of: Credential | None = None
 
     async def open(self) -> None:
@@ -146,8 +146,13 @@ class RetryingClient:
         await self._credentials.close()
         await self.transport.close()
 
-    async def ask(self, method: str, path: str, body: bytes | None = None, content_type: str = "", *, is_list: bool = False) -> Response:
-        """The answer, whatever its status. Raises Unreachable, and Unauthorized when there are no credentials to be had."""
+    async def ask(
+        self, method: str, path: str, body: bytes | None = None, content_type: str = "", *, is_list: bool = False, accept: str = ""
+    ) -> Response:
+        """The answer, whatever its status. accept: the form of the answer, "" for that of all requests.
+
+        Raises Unreachable, and Unauthorized when there are no credentials to be had.
+        """
         timeout_s = self._timeout_s * (LIST_PATIENCE if is_list else 1)
 
         async def send() -> tuple[Credential, Response]:
@@ -156,7 +161,7 @@ class RetryingClient:
                 credential = await self._credential()
                 status = 0
                 try:
-                    headers = self._headers_with(credential, content_type)
+                    headers = self._headers_with(credential, content_type, accept)
                     response = await self.transport.request(method, path, headers, body, timeout_s)
                     status = response.status
                 finally:
@@ -234,12 +239,13 @@ class RetryingClient:
             stream.close()
         return Response(stream.status, stream.headers, body)
 
-    def _headers_with(self, credential: Credential, content_type: str) -> Pairs:
-        """Made once per credential and content type: they are the same for thousands of requests."""
+    def _headers_with(self, credential: Credential, content_type: str, accept: str = "") -> Pairs:
+        """Made once per credential and media types: they are the same for thousands of requests."""
         if self._headers_of is not credential:
             self._headers, self._headers_of = {}, credential
-        headers = self._headers.get(content_type)
+        headers = self._headers.get((content_type, accept))
         if headers is None:
-            own = (("Content-Type", content_type), ("Authorization", credential.authorization))
-            headers = self._headers[content_type] = (*self._fixed_headers, *(pair for pair in own if pair[1]))
+            own = (("Content-Type", content_type), ("Accept", accept), ("Authorization", credential.authorization))
+            fixed = (pair for pair in self._fixed_headers if not (accept and pair[0] == "Accept"))
+            headers = self._headers[content_type, accept] = (*fixed, *(pair for pair in own if pair[1]))
         return headers
