@@ -33,7 +33,7 @@ DOORS = {
     "yarl": [],
     "grpc": [],
     "sqlite3": ["apiserver/disk/file.py"],
-    "cryptography": ["apiserver/identity/tls.py", "apiserver/identity/tokens.py"],
+    "cryptography": ["apiserver/identity/certificates.py", "apiserver/identity/tokens.py"],
     "rich": ["dev/", "cli/"],
     "uvloop": ["base/loops.py"],
     "opentelemetry": ["control/tracing/spans.py"],

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 
@@ -27,3 +28,20 @@ class Tokens(Protocol):
 
     def claims(self, token: str) -> dict[str, Any] | None:
         """A token's claims; None for one that was not signed here. Times are not checked."""
+
+
+class LateTokens:
+    """Tokens by a signer that `make` gives with the first one."""
+
+    def __init__(self, make: Callable[[], Tokens]) -> None:
+        self._make = make
+
+    @functools.cached_property
+    def _signer(self) -> Tokens:
+        return self._make()
+
+    def sign(self, claims: Mapping[str, Any]) -> str:
+        return self._signer.sign(claims)
+
+    def claims(self, token: str) -> dict[str, Any] | None:
+        return self._signer.claims(token)

@@ -16,7 +16,8 @@ import trustme
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mooring.apiserver.identity.tls import ServerIdentity, client_login, identity_in
+from mooring.apiserver.identity.certificates import client_login
+from mooring.apiserver.identity.tls import ServerIdentity, identity_in
 from mooring.apiserver.web import dispatch
 from mooring.apiserver.web.limits import ConnectionLimits
 from mooring.apiserver.web.server import ApiServer

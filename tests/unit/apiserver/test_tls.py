@@ -5,6 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import ssl
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -84,6 +87,41 @@ def test_a_damaged_ca_is_refused_and_left_alone(tmp_path: Path, damage: str, con
     with pytest.raises(ConfigError, match="ca"):
         identity_in(tmp_path, NOW)
     assert before == {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+
+
+@pytest.mark.parametrize("content", [b"junk", b""])
+def test_a_damaged_key_for_tokens_is_refused_at_the_start(tmp_path: Path, content: bytes) -> None:
+    identity_in(tmp_path, time.time())
+    (tmp_path / "accounts.key").write_bytes(content)
+    with pytest.raises(ConfigError, match="the key for service accounts' tokens can't be read"):
+        identity_in(tmp_path, time.time())
+
+
+@pytest.mark.parametrize(("damage", "other"), [("server.key", "ca.key"), ("server.crt", "ca.crt")])
+def test_files_that_do_not_belong_together_are_made_anew(tmp_path: Path, damage: str, other: str) -> None:
+    """Each is a good one by itself."""
+    before = identity_in(tmp_path, time.time()).certificate.read_bytes()
+    (tmp_path / damage).write_bytes((tmp_path / other).read_bytes())
+    assert before != identity_in(tmp_path, time.time()).certificate.read_bytes()
+
+
+def test_a_ca_with_the_key_of_another_is_refused(tmp_path: Path) -> None:
+    identity_in(tmp_path, time.time())
+    (tmp_path / "ca.key").write_bytes((tmp_path / "server.key").read_bytes())
+    with pytest.raises(ConfigError, match="are no CA of ours: the key is another one's; remove both"):
+        identity_in(tmp_path, time.time())
+
+
+def test_a_good_identity_is_known_without_what_makes_certificates(tmp_path: Path) -> None:
+    identity_in(tmp_path, time.time())
+    code = f"""
+import sys
+from pathlib import Path
+from mooring.apiserver.identity.tls import identity_in
+identity_in(Path({str(tmp_path)!r}), {time.time()!r})
+print([name for name in sys.modules if name.startswith("cryptography")])
+"""
+    assert "[]\n" == subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
 
 def test_a_folder_that_can_not_be_made_is_refused(tmp_path: Path) -> None:
