@@ -137,7 +137,6 @@ def story(first: str, other: str) -> list[str]:
         r"ok: the CSINodes of n1 and n2 name the driver hostpath.csi.mooring",
         r"demo → API +create persistentvolumeclaims/demo-claim",
         r"binder → API +replace persistentvolumeclaims/demo-claim ",
-        r"provisioner → API +replace leases/.*-intents-0",
         rf"CSI → driver +CreateVolume .*name={PVC} .*→ .*volume_id=vol-",
         rf"provisioner → API +create persistentvolumes/{PVC}",
         rf"binder → API +replace persistentvolumes/{PVC}/status: phase=Bound",

@@ -46,7 +46,10 @@ class Watches:
 
 
 class TracedCluster(Cluster):
-    """`Cluster`, with its user's name on it. Reads and nodes' heartbeats are passed on in silence. watches: hears of the watches, too."""
+    """`Cluster`, with its user's name on it. Reads and nodes' heartbeats are passed on in silence. watches: hears of the watches, too.
+
+    Another Lease is a program's own bookkeeping, as the provisioner's journal: its write counts, and is shown where it fails.
+    """
 
     def __init__(self, cluster: Cluster, who: str, story: Story, clock: Clock, watches: Watches | None = None) -> None:
         self._cluster = cluster
@@ -58,7 +61,8 @@ class TracedCluster(Cluster):
     async def ask(self, request: Request) -> Any:
         if not request.writes or _is_heartbeat(request):
             return await self._cluster.ask(request)
-        with self._traced(_brief(request), _outdated(request), same=_same(request), name=_called(request)):
+        is_shown = request.kind.plural != LEASES.plural
+        with self._traced(_brief(request), _outdated(request), same=_same(request), name=_called(request), is_shown=is_shown):
             return await self._cluster.ask(request)
 
     async def watch(
@@ -79,7 +83,7 @@ class TracedCluster(Cluster):
             await stream.aclose()
 
     @contextlib.contextmanager
-    def _traced(self, what: str, outdated: tuple[type[ApiError], ...], *, same: str, name: str) -> Iterator[None]:
+    def _traced(self, what: str, outdated: tuple[type[ApiError], ...], *, same: str, name: str, is_shown: bool) -> Iterator[None]:
         """outdated: the error that says that the object has changed: no failure, it is read again. same, name: see `Story.happened`."""
         began = self._clock.now()
         try:
@@ -90,7 +94,10 @@ class TracedCluster(Cluster):
         except ApiError as error:
             self._story.wrote(self._who, what, self._clock.now() - began, f"{error.reason or type(error).__name__}: {error}")
             raise
-        self._story.wrote(self._who, what, self._clock.now() - began, same=same, name=name)
+        if is_shown:
+            self._story.wrote(self._who, what, self._clock.now() - began, same=same, name=name)
+        else:
+            self._story.writes[self._who] += 1
 
 
 def _is_heartbeat(request: Request) -> bool:

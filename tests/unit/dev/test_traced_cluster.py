@@ -13,6 +13,7 @@ from mooring.dev.screen import PlainScreen
 from mooring.dev.story import Story
 from mooring.dev.traced import TracedCluster
 from mooring.kube.cluster import Patch, PatchType
+from mooring.kube.errors import NotFound
 from mooring.kube.patch import merge_patch
 from mooring.node.heartbeat import CONDITIONS
 from tests.support.builders import a_lease, a_node, a_pod
@@ -38,6 +39,21 @@ async def test_a_node_that_says_that_it_is_well_is_not_told(ready: str, told: bo
     assert "leases" not in shown.getvalue()
     await traced.patch(NODES, "n", merge_patch({"spec": {"unschedulable": True}}))
     assert "unschedulable" in shown.getvalue()
+
+
+@in_virtual_time
+async def test_the_journal_of_a_provisioner_is_told_only_where_a_write_fails() -> None:
+    """Its pages say nothing to the author of a driver. They still count as writes."""
+    shown = io.StringIO()
+    world = ClusterWorld()
+    story = Story(PlainScreen(shown), world.clock)
+    traced = TracedCluster(world.users, "provisioner", story, world.clock)
+    await traced.create(LEASES.whole(), a_lease("d-intents-0", namespace="default"), "default")
+    await traced.patch(LEASES, "d-intents-0", merge_patch({"spec": {"holderIdentity": "p"}}), "default")
+    assert ("", 2) == (shown.getvalue(), story.writes["provisioner"])
+    with pytest.raises(NotFound):
+        await traced.patch(LEASES, "d-intents-1", merge_patch({"spec": {"holderIdentity": "p"}}), "default")
+    assert "patch leases/d-intents-1" in shown.getvalue()
 
 
 @in_virtual_time
