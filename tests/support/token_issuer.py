@@ -16,14 +16,16 @@ T = TypeVar("T")
 
 
 class TokenIssuer(Cluster):
-    """asked: the specs of all requests for tokens. fails: it gives none. expires: in place of the true time.
+    """asked: the specs of all requests for tokens. places: who was asked, as `serviceaccounts/NAME/token`.
 
+    fails: it gives none. expires: in place of the true time.
     Everything else goes to the cluster.
     """
 
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
         self._cluster, self._clock = cluster, clock
         self.asked: list[Json] = []
+        self.places: list[str] = []
         self.fails = False
         self.expires: str | None = None
 
@@ -31,6 +33,7 @@ class TokenIssuer(Cluster):
         if request.kind is not SERVICE_ACCOUNT_TOKENS:
             return await self._cluster.ask(request)
         self.asked.append(request.body["spec"])
+        self.places.append(request.place)
         if self.fails:
             raise ServerError("no tokens today")
         life_s = request.body["spec"].get("expirationSeconds") or 3600

@@ -94,11 +94,11 @@ class LocalCluster(Cluster):
     async def _answered(self, request: Request) -> Any:
         if request.verb is Verb.SERVES:
             return self._known(request.kind) is not None
-        resource = self._resource(request.kind, "" if request.verb is Verb.POST else request.subresource)
+        resource = self._resource(request.kind, "" if request.verb in (Verb.POST, Verb.CREATE) else request.subresource)
         if request.verb is Verb.LIST:
             return await self._listed(request, resource)
         if request.verb is Verb.CREATE and request.subresource:
-            return await self._posted(request, self._resource(request.kind), _key(request.kind, request.name, request.namespace))
+            return await self._posted(request, resource, _key(request.kind, request.name, request.namespace))
         if request.verb is Verb.CREATE:
             paths_of(request.kind).collection(request.namespace)
             body = self._decoded(request, resource)

@@ -145,6 +145,8 @@ def _called(request: Request) -> str:
 
 def _created(request: Request) -> str:
     """`create persistentvolumes/NAME`, or the beginning of a name that the server ends; an event by what it says."""
+    if request.subresource:
+        return f"create {request.place}"
     if request.kind.plural != EVENTS.plural:
         name = request.name or f"{(request.body.get('metadata') or {}).get('generateName', '')}*"
         return f"create {request.kind.plural}/{name}"

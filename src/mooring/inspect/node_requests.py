@@ -28,6 +28,7 @@ from mooring.node.volumes.pods.wishes import Wishes, as_csi, claims_of
 from mooring.node.volumes.state.actual import is_attachable, is_leaving
 from mooring.node.volumes.state.desired import PodUse, Volume, of_persistent_volume
 from mooring.node.volumes.steps.requests import (
+    DEFAULT_ACCOUNT,
     EXPANDS,
     MOUNT_GROUP,
     STAGES,
@@ -215,7 +216,7 @@ def _left_out(spec: CSIDriverSpec, volume: Volume, use: PodUse) -> tuple[str, ..
     audiences = ", ".join(request.audience or "the API server" for request in requests)
     in_secrets = bool(spec.service_account_token_in_secrets)
     where, how = ("secrets", "with --secrets-file") if in_secrets else ("volume_context", "as a word")
-    what = f"the tokens of service account {use.namespace}/{use.service_account or 'default'} for {audiences}"
+    what = f"the tokens of service account {use.namespace}/{use.service_account or DEFAULT_ACCOUNT} for {audiences}"
     return (f"left out: {what}, which the agent sends as {where}.{TOKENS}; add them {how}, as kubectl create token makes them",)
 
 

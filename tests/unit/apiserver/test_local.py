@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mooring.api.core import SERVICE_ACCOUNT_TOKENS
 from mooring.api.meta import Kind
 from mooring.api.pods import PODS
 from mooring.api.storage import VOLUME_ATTACHMENTS
@@ -145,3 +146,10 @@ async def test_a_sub_resource_is_asked() -> None:
         await cluster.post(PODS, "p", "binding", {"metadata": {"name": "p"}, "target": {"name": "n2"}}, "default")
     with pytest.raises(ApiError):
         await cluster.post(PODS, "p", "nothing", {}, "default")
+
+
+async def test_a_token_is_refused_with_the_account_s_name() -> None:
+    """Nobody makes the default account here; the refusal was that of a resource which the server does not have."""
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": ["vault"]}}
+    with pytest.raises(NotFound, match='serviceaccounts "default" not found'):
+        await a_cluster().create(SERVICE_ACCOUNT_TOKENS, body, "default", of=("default", "token"))

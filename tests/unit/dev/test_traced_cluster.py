@@ -68,12 +68,12 @@ async def test_a_name_that_the_server_ends_is_told_as_far_as_it_goes() -> None:
 
 
 @in_virtual_time
-async def test_a_token_for_a_pod_without_an_account_is_asked_for_and_told() -> None:
-    """Its request has no metadata, and the account of such a pod has no name."""
+async def test_a_request_for_a_token_is_told_with_its_account() -> None:
+    """It has no metadata of its own."""
     shown = io.StringIO()
     world = ClusterWorld()
     traced = TracedCluster(TokenIssuer(world.users, world.clock), "n", Story(PlainScreen(shown), world.clock), world.clock)
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": ["vault"]}}
-    made = await traced.create(SERVICE_ACCOUNT_TOKENS, body, "default", of=("", "token"))
+    made = await traced.create(SERVICE_ACCOUNT_TOKENS, body, "default", of=("default", "token"))
     assert "token1" == made.status.token
-    assert "create serviceaccounts/*" in shown.getvalue()
+    assert "create serviceaccounts/default/token" in shown.getvalue()

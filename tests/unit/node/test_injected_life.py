@@ -41,6 +41,15 @@ async def test_MNT17_tokens_for_each_audience(world: VolumesWorld, in_secrets: b
 
 
 @in_virtual_time
+async def test_the_token_of_a_pod_without_an_account_is_the_default_account_s(world: VolumesWorld) -> None:
+    """Where no admission writes the account into the pod, the request would go to no account at all."""
+    await world.no_attach(tokenRequests=[{"audience": "vault"}])
+    async with world.agent():
+        await world.running_pod(await world.volume(attached=False))
+    assert ["serviceaccounts/default/token"] == world.tokens.places
+
+
+@in_virtual_time
 async def test_MNT17_a_token_is_renewed_after_four_fifths_of_its_life_and_served_while_it_lasts(world: VolumesWorld) -> None:
     """The volume is published again every 75 s: at 3000 s of 3600 the first token is too old, but good."""
     await world.no_attach(tokenRequests=[{"audience": "a", "expirationSeconds": 3600}], requiresRepublish=True)

@@ -52,6 +52,8 @@ POD_UID: Final = "csi.storage.k8s.io/pod.uid"
 SERVICE_ACCOUNT: Final = "csi.storage.k8s.io/serviceAccount.name"
 EPHEMERAL: Final = "csi.storage.k8s.io/ephemeral"
 TOKENS: Final = "csi.storage.k8s.io/serviceAccount.tokens"
+DEFAULT_ACCOUNT: Final = "default"
+"""The service account of a pod that names none; most API servers write it into the pod."""
 
 
 POLICY_DEFAULT: Final = "ReadWriteOnceWithFSType"
@@ -257,7 +259,8 @@ class Injector:
             "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": use.name, "uid": use.uid},
         }
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-        answer = await self._cluster.create(SERVICE_ACCOUNT_TOKENS, body, use.namespace, of=(use.service_account, "token"))
+        account = use.service_account or DEFAULT_ACCOUNT
+        answer = await self._cluster.create(SERVICE_ACCOUNT_TOKENS, body, use.namespace, of=(account, "token"))
         try:
             expires_at = parse_rfc3339(answer.status.expiration_timestamp)
         except ValueError as error:
