@@ -19,7 +19,8 @@ NO_CODE = Rule(
     "An error has a code of gRPC's that says what went wrong.",
     "error-scheme",
     "Unknown means to Kubernetes that the call failed for good: it forgets the volume that the call may have made, or tries another node.",
-    "Catch errors at the top of each call, and answer Internal, Unavailable or what fits, with a text.",
+    "Answer each error with a code. Go: a bare `return nil, err` has none; return `status.Error(codes.Internal, err.Error())`, or the code "
+    "that fits. Python: catch the exception, and call `context.abort(StatusCode.INTERNAL, text)`; one that gets through has none.",
 )
 SECRET_TOLD = Rule(
     "CSI702",

@@ -399,6 +399,15 @@ def test_after_an_open_end_nothing_is_held_against_the_driver() -> None:
     assert calls.numbers == []
 
 
+def test_an_error_without_a_code_is_told_with_the_usual_cause_in_go_and_in_python() -> None:
+    calls = Calls()
+    calls.create(no(Code.UNKNOWN, "disk full"))
+    [breach] = calls.breaches
+    _, mend = breach.advice
+    wanted = ("`return nil, err`", "status.Error(codes.", "exception", "context.abort(StatusCode.")
+    assert [] == [text for text in wanted if text not in mend]
+
+
 def test_no_secret_stands_in_what_is_found() -> None:
     calls = Calls()
     calls.create(no(Code.UNKNOWN, "failed with s3cr3t-word"), secrets={"password": "s3cr3t-word"})
