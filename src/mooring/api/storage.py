@@ -91,6 +91,10 @@ class CSIDriver(ApiStruct, frozen=True):
     spec: CSIDriverSpec = CSIDriverSpec()
 
 
+LOG_PLACE: Final = "mooring.dev/log-place"
+"""Annotation of a CSIDriver whose driver and controllers are no pods, as in `mooring dev`: where people find their log."""
+
+
 class TopologySelectorLabelRequirement(ApiStruct, frozen=True):
     key: str = ""
     values: tuple[str, ...] | None = None

@@ -11,7 +11,7 @@ from mooring.api.meta import Kind
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES
 from mooring.api.snapshot_names import DEFAULT_CLASS as DEFAULT_CLASS_OF_SNAPSHOTS
 from mooring.api.snapshot_names import GROUP_DEFAULT_CLASS
-from mooring.api.storage import CSI_DRIVERS, CSI_NODES, STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES
+from mooring.api.storage import CSI_DRIVERS, CSI_NODES, LOG_PLACE, STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES
 from mooring.base.errors import ConfigError
 from mooring.csi.driver import Call, Driver
 from mooring.csi.driver_capabilities import DriverCapabilities
@@ -22,14 +22,19 @@ from mooring.kube.cluster import Cluster, Patch, PatchType
 from mooring.kube.errors import NotFound
 
 DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
+TERMINAL: Final = "the terminal of mooring dev"
 
 
-def csi_driver(driver_name: str, *, attaches: bool, takes_inline: bool = False) -> dict[str, Any]:
-    """attaches: its volumes are attached by the controller first. takes_inline: pods may bring volumes of their own, too."""
+def csi_driver(driver_name: str, *, attaches: bool, takes_inline: bool = False, log_place: str = TERMINAL) -> dict[str, Any]:
+    """attaches: its volumes are attached by the controller first. takes_inline: pods may bring volumes of their own, too. log_place: where
+    people find what the driver and the controllers do, for `mooring why`.
+    """
     spec: dict[str, Any] = {"attachRequired": attaches}
     if takes_inline:
         spec |= {"podInfoOnMount": True, "volumeLifecycleModes": ["Persistent", "Ephemeral"], "fsGroupPolicy": "File"}
-    return _object("storage.k8s.io/v1", "CSIDriver", driver_name, spec)
+    made = _object("storage.k8s.io/v1", "CSIDriver", driver_name, spec)
+    made["metadata"]["annotations"] = {LOG_PLACE: log_place}
+    return made
 
 
 def csi_node(driver_name: str, node_name: str) -> dict[str, Any]:
@@ -162,14 +167,15 @@ async def register(
     reference: bool,
     has_agents: bool,
     default_class: bool = False,
+    log_place: str = TERMINAL,
 ) -> None:
-    """Creates the driver's CSIDriver and classes, and the Nodes.
+    """Creates the driver's CSIDriver and classes, and the Nodes. log_place: as for `csi_driver`.
 
     topology: the segments of the reference driver's nodes, {} for none. extras: the kinds of classes that it has. has_agents: the nodes'
     agents write the CSINodes; where there are none, each node is entered with its name as its id.
     """
     name, class_of_driver = driver.name, class_name(reference=reference)
-    wanted = csi_driver(name, attaches=driver.publishes, takes_inline=reference)
+    wanted = csi_driver(name, attaches=driver.publishes, takes_inline=reference, log_place=log_place)
     await _make(cluster, CSI_DRIVERS.whole(), wanted, lambda there: there["spec"].get("attachRequired", True) is driver.publishes)
     for one in (
         storage_class(name, class_of_driver, default=default_class, grows=extras.grows),

@@ -37,6 +37,7 @@ from mooring.testing.node import NodeUnderTest, Surroundings
 from mooring.wire.grpc.codes import Code
 
 _CONNECT_S: Final = 20.0
+_LOG_PLACE: Final = "the story of this cluster, which a failed test prints"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,7 +94,17 @@ async def running(wanted: Wanted, ports: Ports) -> AsyncGenerator[PlaneUnderTest
             controllers = Controllers(cluster, session, story, clock, ports.randomness, Patience(), extras, has_agents=has_agents)
             await controllers.start_all(group)
             own = capabilities_of(info)
-            await register(users, own, wanted.nodes, {}, extras, reference=driver.is_reference, has_agents=has_agents, default_class=True)
+            await register(
+                users,
+                own,
+                wanted.nodes,
+                {},
+                extras,
+                reference=driver.is_reference,
+                has_agents=has_agents,
+                default_class=True,
+                log_place=_LOG_PLACE,
+            )
             around = Surroundings(ports.folder, cluster, driver, info.name, story, clock, ports.randomness, group, wanted.mounts)
             nodes = {name: NodeUnderTest(name, around) for name in wanted.nodes} if has_agents else {}
             for node in nodes.values():

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from mooring.api.core import NODES
-from mooring.api.meta import Kind
+from mooring.api.meta import Kind, annotation
 from mooring.api.snapshot import VOLUME_SNAPSHOT_CLASSES
-from mooring.api.storage import CSI_DRIVERS, CSI_NODES, STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES
+from mooring.api.storage import CSI_DRIVERS, CSI_NODES, LOG_PLACE, STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import LocalCluster
 from mooring.base.clock import LoopClock
@@ -51,6 +51,12 @@ async def labels(cluster: Cluster) -> Mapping[str, str]:
 
 async def everything(cluster: Cluster) -> list[list[Any]]:
     return [list((await cluster.list(kind.whole())).items) for kind in ALL]
+
+
+async def test_why_learns_from_the_csidriver_where_the_log_is() -> None:
+    cluster = a_cluster()
+    await registered(cluster)
+    assert "the terminal of mooring dev" == annotation(await cluster.get(CSI_DRIVERS, NAME), LOG_PLACE)
 
 
 @pytest.mark.parametrize("before", [{}, {"n": {"zone": "b"}}, {"n": {"zone": "a"}}], ids=["without", "elsewhere", "the same"])

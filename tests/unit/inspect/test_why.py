@@ -14,7 +14,7 @@ import yaml
 
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
-from mooring.api.storage import VOLUME_ATTACHMENTS
+from mooring.api.storage import CSI_DRIVERS, LOG_PLACE, VOLUME_ATTACHMENTS
 from mooring.api.volume_names import attachment_name
 from mooring.apiserver.local import ServerFaults
 from mooring.base.clock import rfc3339, rfc3339_micro
@@ -673,6 +673,31 @@ async def test_without_a_lease_the_pods_are_found_by_their_container_and_a_moori
     await world.create(a_lease("csi-test", renewTime=rfc3339_micro(EPOCH_S), holderIdentity="no; pod"))
     (look,) = (await world.blocking("pvc/claim"))["commands"]
     assert look["line"].endswith("| grep csi-provisioner"), "a holder that is no pod's name is not typed"
+
+
+async def test_a_plane_without_pods_names_the_place_of_its_log() -> None:
+    """mooring dev notes it on the CSIDriver. A pod that leads is there all the same, if its Lease says so."""
+    world = WhyWorld()
+    driver = a_csi_driver()
+    driver["metadata"]["annotations"] = {LOG_PLACE: "the terminal of mooring dev"}
+    claim = await world.create(a_class(), driver, a_claim())
+    await world.tell(claim, "ProvisioningFailed", "rpc error: code = Internal desc = broken")
+    (look,) = (await world.blocking("pvc/claim"))["commands"]
+    assert "# look at the terminal of mooring dev" == look["line"]
+    assert "no pods run here" in look["effect"]
+    await world.create(a_lease("csi-test", renewTime=rfc3339_micro(EPOCH_S), holderIdentity="csi-controller-0_5fe3", namespace="storage"))
+    (look,) = (await world.blocking("pvc/claim"))["commands"]
+    assert look["line"].startswith("kubectl -n storage logs csi-controller-0 ")
+
+
+async def test_a_plane_without_pods_names_none_of_the_node_s_driver() -> None:
+    world = WhyWorld()
+    pod = await world.bound()
+    await world.patch(CSI_DRIVERS, "csi.test", {"metadata": {"annotations": {LOG_PLACE: "the terminal of mooring dev"}}})
+    await world.create(an_attached_va(VA, "pv", "n1"))
+    await world.tell(pod, "FailedMount", "driver name csi.test not found in the list of registered CSI drivers")
+    commands = [one["line"] for one in (await world.blocking("pod/web"))["commands"]]
+    assert ["kubectl get csinodes -o wide", "# look at the terminal of mooring dev"] == commands
 
 
 async def test_a_failed_mount_looks_for_the_driver_s_pod_on_the_node() -> None:

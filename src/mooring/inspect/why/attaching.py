@@ -13,7 +13,7 @@ from mooring.inspect.scene import Scene, moment_s
 from mooring.inspect.why.chain import Command, Link, Mover, State
 from mooring.inspect.why.diagnosis import diagnosed, failed_link
 from mooring.inspect.why.leaders import silent_link
-from mooring.inspect.why.logs import log_command
+from mooring.inspect.why.logs import log_command, log_outside_pods
 from mooring.sidecars.attacher import reasons as why
 from mooring.sidecars.attacher.decide import decide_attachment
 from mooring.sidecars.attacher.memory import Memory
@@ -77,9 +77,10 @@ def _driver_works(scene: Scene, step: str, attachment: VolumeAttachment, because
 def _not_on_node(scene: Scene, step: str, attachment: VolumeAttachment, because: Any) -> Link:
     driver, node = attachment.spec.attacher, attachment.spec.node_name
     who, retry = f"whoever runs the driver {driver} on the nodes", "goes on by itself when the driver registers there"
+    pods = Command(f"kubectl get pods -A --field-selector spec.nodeName={node}", "reads only: does the driver's node plugin run there?")
     look = (
         Command(f"kubectl get csinode {node} -o yaml", "reads only: the drivers that are registered on the node"),
-        Command(f"kubectl get pods -A --field-selector spec.nodeName={node}", "reads only: does the driver's node plugin run there?"),
+        log_outside_pods(scene) or pods,
     )
     return Link(step, State.FAILED, str(because), Mover.OPERATOR, who, asked_s(attachment), retry=retry, commands=look)
 

@@ -37,12 +37,12 @@ class Diagnosis:
 def diagnosed(error: str, *, driver: str, namespace: str, program: str, scene: Scene | None = None) -> Diagnosis:
     """driver: whose call failed. namespace: that of the claim, for commands. program: which made the call, as `csi-provisioner`.
 
-    scene: shows which pod leads.
+    scene: shows which pod leads, or that there are no pods.
     """
     for pattern, told in _CAUSES:
         found = pattern.search(error)
         if found is not None:
-            return dataclasses.replace(told(found, namespace), code=code_in(error))
+            return dataclasses.replace(told(found, namespace, scene), code=code_in(error))
     code, logs = code_in(error), log_command(scene, program, driver)
     if not code:
         return Diagnosis(Mover.CLUSTER, program, commands=(logs,))
@@ -60,7 +60,7 @@ def failed_link(step: str, told: Diagnosis, text: str, since_s: float, error: st
     )
 
 
-def _secret(found: re.Match[str], namespace: str) -> Diagnosis:
+def _secret(found: re.Match[str], namespace: str, scene: Scene | None) -> Diagnosis:
     name, namespace = found["name"], found["namespace"]
     return Diagnosis(
         Mover.USER,
@@ -75,7 +75,7 @@ def _secret(found: re.Match[str], namespace: str) -> Diagnosis:
     )
 
 
-def _forbidden(found: re.Match[str], namespace: str) -> Diagnosis:
+def _forbidden(found: re.Match[str], namespace: str, scene: Scene | None) -> Diagnosis:
     user, verb, resource, group = found["user"], found["verb"], found["resource"], found["group"] or ""
     account = re.fullmatch(r"system:serviceaccount:([^:]+):(.+)", user)
     what = f"{resource}.{group}" if group else resource
@@ -92,7 +92,7 @@ def _forbidden(found: re.Match[str], namespace: str) -> Diagnosis:
     )
 
 
-def _quota(found: re.Match[str], namespace: str) -> Diagnosis:
+def _quota(found: re.Match[str], namespace: str, scene: Scene | None) -> Diagnosis:
     quota = found["quota"]
     return Diagnosis(
         Mover.USER,
@@ -115,7 +115,7 @@ def _over(error: str) -> str:
     return found[1] if found else "persistentvolumeclaims"
 
 
-def _no_driver_on_node(found: re.Match[str], namespace: str) -> Diagnosis:
+def _no_driver_on_node(found: re.Match[str], namespace: str, scene: Scene | None) -> Diagnosis:
     driver = found["driver"]
     return Diagnosis(
         Mover.OPERATOR,
@@ -123,25 +123,25 @@ def _no_driver_on_node(found: re.Match[str], namespace: str) -> Diagnosis:
         f"the driver {driver} is not registered on the node: its node plugin does not run there, or its registrar failed",
         commands=(
             Command("kubectl get csinodes -o wide", "reads only: on which nodes the driver is registered"),
-            pods_command("kubelet", driver),
+            pods_command(scene, "kubelet", driver),
         ),
     )
 
 
-def _used_by(found: re.Match[str], namespace: str) -> Diagnosis:
+def _used_by(found: re.Match[str], namespace: str, scene: Scene | None) -> Diagnosis:
     return Diagnosis(Mover.USER, "the owner of the pods that have the volume", "the volume may be attached to one node at a time")
 
 
-def _timed_out(found: re.Match[str], namespace: str) -> Diagnosis:
+def _timed_out(found: re.Match[str], namespace: str, scene: Scene | None) -> Diagnosis:
     return Diagnosis(Mover.CLUSTER, "the kubelet of the node", "the kubelet waits for the attach, or for its driver")
 
 
-def _untold(found: re.Match[str], namespace: str) -> Diagnosis:
+def _untold(found: re.Match[str], namespace: str, scene: Scene | None) -> Diagnosis:
     cause = "the driver does not delete the snapshot; the Go csi-snapshotter writes the driver's error to its log alone"
-    return Diagnosis(Mover.DRIVER, "the driver of the snapshot", cause, commands=(pods_command("csi-snapshotter", ""),))
+    return Diagnosis(Mover.DRIVER, "the driver of the snapshot", cause, commands=(pods_command(scene, "csi-snapshotter", ""),))
 
 
-_CAUSES: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str], Diagnosis]], ...]] = (
+_CAUSES: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str], str, Scene | None], Diagnosis]], ...]] = (
     (re.compile(r'secret (?P<name>[\w.-]+) in namespace (?P<namespace>[\w-]+): secrets "[^"]+" not found'), _secret),
     (re.compile(r'secret "?(?P<namespace>[\w-]+)/(?P<name>[\w.-]+)"?.{0,40}not found'), _secret),
     (

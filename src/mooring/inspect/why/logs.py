@@ -1,4 +1,6 @@
-"""Where the log of a program is: the pod that holds its Lease, else the pods that have its container. Pure."""
+"""Where the log of a program is: the pod that holds its Lease, else the place that a plane without pods names, else the pods that have
+its container. Pure.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,8 @@ import re
 import shlex
 from typing import Final
 
+from mooring.api.meta import annotation
+from mooring.api.storage import LOG_PLACE
 from mooring.inspect.locks import LOCKS
 from mooring.inspect.scene import Scene
 from mooring.inspect.why.chain import Command
@@ -25,11 +29,20 @@ def log_command(scene: Scene | None, program: str, driver: str) -> Command:
         namespace = held.key.partition("/")[0]
         line = f"kubectl -n {namespace} logs {shlex.quote(pod)} --all-containers --prefix --tail=100"
         return Command(line, f"reads only: the logs of the pod that leads for {driver}: {program}'s, and the driver's own beside it")
-    return pods_command(program, driver)
+    return pods_command(scene, program, driver)
 
 
-def pods_command(program: str, driver: str) -> Command:
-    """Finds the pods by their container, whatever they are called."""
+def log_outside_pods(scene: Scene | None) -> Command | None:
+    """The place that a plane without pods, as `mooring dev`, names on its CSIDriver: a comment for the shell; nothing is to be typed."""
+    places = (annotation(one, LOG_PLACE) for one in (scene.drivers.values() if scene is not None else ()))
+    place = next(filter(None, places), "")
+    return Command(f"# look at {place}", "it has each call of the driver, with the answer; no pods run here") if place else None
+
+
+def pods_command(scene: Scene | None, program: str, driver: str) -> Command:
+    """Finds the pods by their container, whatever they are called. scene: shows a plane without pods."""
+    if (outside := log_outside_pods(scene)) is not None:
+        return outside
     container = program if program in LOCKS else _ON_NODES
     line = f"kubectl get pods -A -o custom-columns={_COLUMNS} | grep {container}"
     of_driver = f" of {driver}" if driver else ""

@@ -23,6 +23,7 @@ from mooring.inspect.why.chain import Command, Link, Mover, State, unseen_link
 from mooring.inspect.why.claims import claim_link
 from mooring.inspect.why.diagnosis import diagnosed, failed_link
 from mooring.inspect.why.leaders import silent_controller_link, silent_link
+from mooring.inspect.why.logs import log_outside_pods
 
 CONTROLLER: Final = "snapshot-controller"
 BACK_OFF: Final = "csi-snapshotter tries again by itself"
@@ -177,7 +178,8 @@ def _controller_works(scene: Scene, snapshot: Snapshot, because: Any) -> Link:
     silent = silent_controller_link(scene, "snapshot", CONTROLLER)
     if silent is not None:
         return silent
-    look = Command(f"kubectl get pods -A | grep {CONTROLLER}", "reads only: whether that controller runs")
+    pods = Command(f"kubectl get pods -A | grep {CONTROLLER}", "reads only: whether that controller runs")
+    look = log_outside_pods(scene) or pods
     return Link("snapshot", State.WAITING, str(because), Mover.CLUSTER, CONTROLLER, _made_s(snapshot), commands=(look,))
 
 
