@@ -23,9 +23,9 @@ KILLED_S_MAX: Final = 5.0
 """How long the output of a program is read that was killed: a child that left its group may keep it open."""
 
 AGAIN_S: Final = 1.0
-AGAIN_S_MAX: Final = 30.0
+AGAIN_EARLY_S: Final = 2.0
+"""For one that ended before HEALTHY_S. It does not grow, as a kubelet's does: the author is at work on the program, and waits for it."""
 HEALTHY_S: Final = 10.0
-"""A program that ran so long is started again without a growing delay."""
 
 LAST_LINES: Final = 5
 LEFT_SOCKET: Final = "if it could not listen: an earlier run has left its socket, which a driver removes first"
@@ -66,16 +66,18 @@ class DriverProgram:
 
     async def mind(self) -> None:
         """Tells the output, and starts the program again when it has ended. Raises ConfigError when it ends before it was up."""
-        delay_s, before = AGAIN_S, None
+        before = None
         while True:
             began_s = self._clock.now()
             code = await self._ended()
             self._cut()
             if not self.is_up:
                 raise ConfigError(f"driver: {self._words[0]} ended with exit code {code} before it answered{self._words_of_it()}")
-            delay_s = AGAIN_S if self._clock.now() - began_s > HEALTHY_S else min(2 * delay_s, AGAIN_S_MAX)
+            delay_s = AGAIN_S if self._clock.now() - began_s > HEALTHY_S else AGAIN_EARLY_S
             hint = f"; {LEFT_SOCKET}" if before is not None and before == _file(self._socket) else ""
-            self._story.happened("warning", f"the driver ended with exit code {code}: started again in {delay_s:g} s{hint}")
+            what = f"the driver ended with exit code {code}"
+            text = f"{what}: started again in {delay_s:g} s{hint}"
+            self._story.happened("warning", text, same=f"{self._socket} {text}", name=what)
             await self._clock.sleep(delay_s)
             before = _file(self._socket)
             await self.start()

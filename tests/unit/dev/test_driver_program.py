@@ -27,11 +27,11 @@ from tests.support.waiting import eventually
 class Telling:
     """A program, and what is told of it."""
 
-    def __init__(self, *words: str, socket: Path = Path("/nowhere")) -> None:
+    def __init__(self, *words: str, socket: Path = Path("/nowhere"), clock: LoopClock | None = None) -> None:
         self.shown = io.StringIO()
         self.ending = Ending()
         story = Story(PlainScreen(self.shown), LoopClock())
-        self.program = DriverProgram(words, dict(os.environ), socket, story, LoopClock(), self.ending)
+        self.program = DriverProgram(words, dict(os.environ), socket, story, clock or LoopClock(), self.ending)
 
     async def minded_until(self, text: str) -> None:
         """Until this was told."""
@@ -87,7 +87,7 @@ async def test_an_end_before_it_answered_is_told_with_its_last_words(words: tupl
 
 
 async def test_one_that_was_up_is_started_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(driver_program, "AGAIN_S", 0.01)
+    monkeypatch.setattr(driver_program, "AGAIN_EARLY_S", 0.02)
     count = tmp_path / "count"
     telling = Telling("sh", "-c", f"echo x >> {count}; echo run $(wc -l < {count}); test $(wc -l < {count}) -gt 1 && exec sleep 60; exit 5")
     telling.program.is_up = True
@@ -97,12 +97,37 @@ async def test_one_that_was_up_is_started_again(monkeypatch: pytest.MonkeyPatch,
     await telling.program.close()
 
 
+class HastyClock(LoopClock):
+    """Notes how long it was to sleep, and does not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slept: list[float] = []
+
+    async def sleep(self, delay_s: float) -> None:
+        self.slept.append(delay_s)
+
+
+async def test_one_that_ends_at_each_start_is_started_again_within_two_seconds(tmp_path: Path) -> None:
+    """Its author mends it meanwhile, a socket that it left for example, and has half a minute to wait where the delay grows."""
+    clock, count = HastyClock(), tmp_path / "count"
+    telling = Telling("sh", "-c", f"echo x >> {count}; echo run $(wc -l < {count}); exit 1", clock=clock)
+    telling.program.is_up = True
+    await telling.program.start()
+    await telling.minded_until("run 8")
+    await telling.program.close()
+    assert {2.0} == set(clock.slept[:6])
+    told = [line.split("warning")[1].strip() for line in telling.shown.getvalue().splitlines() if "warning" in line]
+    assert "the driver ended with exit code 1: started again in 2 s" == told[0]
+    assert told[1].startswith("the driver ended with exit code 1  → again, 2nd time, see ")
+
+
 @pytest.mark.parametrize(("at_start", "is_told"), [("", True), ("rm -f {0};", False)], ids=["left", "removed"])
 async def test_a_socket_that_it_left_and_does_not_remove_is_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, at_start: str, is_told: bool
 ) -> None:
     """B: it can't listen there again, and its own words ("address already in use") do not say whose fault that is."""
-    monkeypatch.setattr(driver_program, "AGAIN_S", 0.01)
+    monkeypatch.setattr(driver_program, "AGAIN_EARLY_S", 0.02)
     socket, count = tmp_path / "csi.sock", tmp_path / "count"
     telling = Telling(
         "sh", "-c", f"{at_start.format(socket)} test -e {socket} || touch {socket}; echo x >> {count}; echo run $(wc -l < {count}); exit 1",
