@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shlex
-from typing import Any
+from typing import Any, Final
 
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
 from mooring.csi.book.rule import Breach
 from mooring.csi.redact import without_secrets
+
+_MOUNTING: Final = ("NodeStageVolume", "NodePublishVolume")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,6 +37,7 @@ class Finding:
 
 
 def call_by_hand(rpc: str, request: Message, address: str) -> str:
+    """The call as a command, after one that makes the folders which CSI wants from the caller, where it names any."""
     has_secrets = "secrets" in request.DESCRIPTOR.fields_by_name and bool(getattr(request, "secrets", None))
     shown = without_secrets(request)
     values: dict[str, Any] = MessageToDict(shown, preserving_proto_field_name=True)
@@ -41,4 +45,15 @@ def call_by_hand(rpc: str, request: Message, address: str) -> str:
     secrets = " --secrets-file FILE" if has_secrets else ""
     body = shlex.quote(json.dumps(values, sort_keys=True))
     driver = f" --csi-address {shlex.quote(address)}" if address else ""
-    return f"mooring call {rpc}{driver}{secrets} -f - <<< {body}"
+    folders = shlex.join(_callers_folders(rpc, request))
+    makes = f"mkdir -p {folders} && " if folders else ""
+    return f"{makes}mooring call {rpc}{driver}{secrets} -f - <<< {body}"
+
+
+def _callers_folders(rpc: str, request: Any) -> list[str]:
+    """The staging path, and the folder above the target path: the caller makes them, and conform removes those of its run at the end."""
+    if rpc not in _MOUNTING:
+        return []
+    target = getattr(request, "target_path", "")
+    found = (request.staging_target_path, os.path.dirname(target))
+    return [folder for folder in found if folder]

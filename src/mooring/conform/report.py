@@ -13,8 +13,8 @@ from mooring.conform.runner import End, Report, Result
 
 _WIDTH: Final = 100
 _BY_HAND: Final = (
-    "A call by hand goes to the driver at $CSI_ENDPOINT, since the driver of this run has ended: start it, make the folders that the call "
-    "names, and export CSI_ENDPOINT=unix:///path/of.sock."
+    "A call by hand goes to the driver at $CSI_ENDPOINT, since the driver of this run has ended: start it, and export "
+    "CSI_ENDPOINT=unix:///path/of.sock."
 )
 
 

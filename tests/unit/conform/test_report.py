@@ -52,6 +52,26 @@ def test_a_call_by_hand_names_no_socket_that_is_gone() -> None:
     assert 1 == text.count("export CSI_ENDPOINT=unix:///path/of.sock")
 
 
+@pytest.mark.parametrize(
+    ("rpc", "request_", "makes"),
+    [
+        ("NodeStageVolume", csi.NodeStageVolumeRequest(staging_target_path="/t/my stage"), "mkdir -p '/t/my stage' && "),
+        (
+            "NodePublishVolume",
+            csi.NodePublishVolumeRequest(staging_target_path="/t/s", target_path="/t/p/target"),
+            "mkdir -p /t/s /t/p && ",
+        ),
+        ("NodePublishVolume", csi.NodePublishVolumeRequest(target_path="/t/p/target"), "mkdir -p /t/p && "),
+        ("NodePublishVolume", csi.NodePublishVolumeRequest(volume_id="a"), ""),
+        ("NodeUnpublishVolume", csi.NodeUnpublishVolumeRequest(target_path="/t/p/target"), ""),
+    ],
+)
+def test_a_call_by_hand_makes_the_folders_that_the_caller_owes(rpc: str, request_: Any, makes: str) -> None:
+    """Those of the run are removed at its end, and without them the driver shows another error than the one that was found."""
+    line = Finding(Breach(RULE, rpc, "", "", request=request_), "check").by_hand("")
+    assert line.startswith(f"{makes}mooring call {rpc} -f - <<< ")
+
+
 def test_a_failure_in_junit_says_how_to_mend_it() -> None:
     (failure,) = ElementTree.fromstring(as_junit(report(), "").split("\n", 1)[1]).iter("failure")
     assert failure.text is not None
