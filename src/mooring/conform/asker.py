@@ -85,6 +85,8 @@ class Asker:
         """The driver was killed, and did not start again."""
         self.check = ""
         """The name of the check under way."""
+        self.rule: Rule | None = None
+        """The one that this check asks about."""
         self.count = 0
         """Breaches so far, each of them."""
         self.broken: dict[str, set[str]] = {}
@@ -97,12 +99,15 @@ class Asker:
     # -- what is found
 
     def breach(self, breach: Breach) -> None:
-        """The book has found something."""
+        """The book has found something. Of all checks that meet a broken rule, the rule's own has the finding; without it, the first."""
         self.count += 1
         self.broken.setdefault(self.check, set()).add(breach.rule.number)
-        finding = Finding(breach, self.check)
-        if finding.key not in {one.key for one in self.findings}:
+        finding = Finding(breach, self.check, breach.rule is self.rule)
+        known = next((number for number, one in enumerate(self.findings) if one.key == finding.key), None)
+        if known is None:
             self.findings.append(finding)
+        elif finding.is_own and not self.findings[known].is_own:
+            self.findings[known] = finding
 
     def finds(self, rule: Rule, rpc: Rpc[Any, Any], request: Any, found: str) -> None:
         """A check has found something."""

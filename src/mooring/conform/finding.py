@@ -19,10 +19,11 @@ _MOUNTING: Final = ("NodeStageVolume", "NodePublishVolume")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """check: the name of the one that showed it."""
+    """check: the name of the one that showed it. is_own: that check asks about the very rule; others meet it on their way."""
 
     breach: Breach
     check: str
+    is_own: bool = False
 
     @property
     def key(self) -> tuple[str, str]:

@@ -99,11 +99,12 @@ def _values(finding: Finding, address: str) -> dict[str, Any]:
 
 
 def as_junit(report: Report, address: str) -> str:
+    outside = _outside_checks(report)
     suite = ElementTree.Element(
         "testsuite",
         name=f"mooring conform: {report.driver}",
-        tests=str(len(report.results)),
-        failures=str(report.count(End.BROKEN)),
+        tests=str(len(report.results) + len(outside)),
+        failures=str(report.count(End.BROKEN) + len(outside)),
         errors=str(report.count(End.STOPPED)),
         skipped=str(report.count(End.SKIPPED)),
         time=f"{sum(one.seconds for one in report.results):.3f}",
@@ -115,8 +116,13 @@ def as_junit(report: Report, address: str) -> str:
         elif one.end is End.STOPPED:
             ElementTree.SubElement(case, "error", message=one.note)
         elif one.end is End.BROKEN:
-            failure = ElementTree.SubElement(case, "failure", message="; ".join(_told(report, one)))
+            failure = ElementTree.SubElement(case, "failure", message="; ".join(_told(report, one)), type=", ".join(one.rules))
             failure.text = "\n".join(text for finding in one.findings for text in _advice(finding, address))
+    for finding in outside:
+        number = finding.breach.rule.number
+        case = ElementTree.SubElement(suite, "testcase", classname=number, name=finding.check, time="0.000")
+        failure = ElementTree.SubElement(case, "failure", message=finding.breach.line, type=number)
+        failure.text = "\n".join(_advice(finding, address))
     ElementTree.indent(suite)
     return f"<?xml version='1.0' encoding='utf-8'?>\n{ElementTree.tostring(suite, encoding='unicode')}\n"
 
@@ -134,16 +140,31 @@ def as_tap(report: Report, _address: str) -> str:
 
 def _tap(report: Report) -> Iterator[str]:
     yield "TAP version 13"
-    yield f"1..{len(report.results)}"
+    outside = _outside_checks(report)
+    yield f"1..{len(report.results) + len(outside)}"
     for number, one in enumerate(report.results, 1):
         ok = "ok" if one.end in (End.KEPT, End.SKIPPED) else "not ok"
         skip = f" # SKIP {one.note}" if one.end is End.SKIPPED else ""
         yield f"{ok} {number} - {one.check.name}{skip}"
         if ok != "ok":
             yield from (f"# {text}" for text in _told(report, one))
+    for number, finding in enumerate(outside, len(report.results) + 1):
+        yield f"not ok {number} - {finding.check}"
+        yield f"# {finding.breach.line}"
+
+
+def _outside_checks(report: Report) -> list[Finding]:
+    """Those of the introduction and of the cleaning up, which no check has met."""
+    names = {one.check.name for one in report.results}
+    return sorted((one for one in report.findings if one.check not in names), key=lambda one: one.key)
 
 
 def _told(report: Report, result: Result) -> list[str]:
-    """What a broken check says. What another check showed first is told there."""
+    """What a check says that did not end well. A rule that is told with another check is named with that check."""
     told = [finding.breach.line for finding in result.findings]
-    return told or [result.note or f"{', '.join(result.rules)}, which another check has found"]
+    here = {finding.breach.rule.number for finding in result.findings}
+    for number in result.rules:
+        if number not in here:
+            where = next((one.check for one in report.findings if one.breach.rule.number == number), "")
+            told.append(f"{number}, see {where}")
+    return told or [result.note]

@@ -32,7 +32,7 @@ class End(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Result:
-    """how a check ended. note: why, for one that was skipped or stopped. findings: those that it was the first to show.
+    """how a check ended. note: why, for one that was skipped or stopped. findings: those that are told with it, known after the last check.
 
     rules: the numbers of all that it saw broken.
     """
@@ -59,6 +59,9 @@ class Report:
     def is_good(self) -> bool:
         return self.is_whole and not self.findings and not self.left and not any(one.end is End.STOPPED for one in self.results)
 
+    def shown_by(self, check: str) -> tuple[Finding, ...]:
+        return tuple(one for one in self.findings if one.check == check)
+
     def count(self, end: End) -> int:
         return sum(one.end is end for one in self.results)
 
@@ -74,7 +77,7 @@ async def run(asker: Asker, checks: Sequence[Check], clock: Clock, report: Repor
             on_result(result)
         report.is_whole = True
     finally:
-        asker.check = "cleaning up"
+        asker.check, asker.rule = "cleaning up", None
         try:
             async with asyncio.timeout(CLEAN_S_MAX):
                 await clean(asker, report, clock, whole=True)
@@ -82,6 +85,7 @@ async def run(asker: Asker, checks: Sequence[Check], clock: Clock, report: Repor
             report.left += [" ".join(filter(None, key)) for key, _ in asker.made.undone_by()]
         report.left += asker.remove_folders()
         report.findings = list(asker.findings)
+        report.results = [dataclasses.replace(one, findings=report.shown_by(one.check.name)) for one in report.results]
 
 
 def ordered(checks: Sequence[Check], asker: Asker) -> list[Check]:
@@ -113,8 +117,8 @@ async def introduced(asker: Asker) -> tuple[str, Abilities]:
 
 
 async def _one(asker: Asker, check: Check, clock: Clock) -> Result:
-    began, before, seen = clock.now(), len(asker.findings), asker.count
-    asker.check = check.name
+    began, seen = clock.now(), asker.count
+    asker.check, asker.rule = check.name, check.rule
     end, note = End.KEPT, ""
     if asker.is_down:
         return Result(check, End.STOPPED, 0.0, "the driver does not run any more")
@@ -132,7 +136,7 @@ async def _one(asker: Asker, check: Check, clock: Clock) -> Result:
     if asker.count > seen:
         end, note = End.BROKEN, ""
     rules = tuple(sorted(asker.broken.get(check.name, ())))
-    return Result(check, end, clock.now() - began, note, tuple(asker.findings[before:]), rules)
+    return Result(check, end, clock.now() - began, note, rules=rules)
 
 
 async def clean(asker: Asker, report: Report | None, clock: Clock, *, whole: bool) -> None:

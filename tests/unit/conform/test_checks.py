@@ -7,17 +7,18 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 from mooring.base.clock import LoopClock
 from mooring.conform.checks.all import CHECKS
 from mooring.conform.options import Options
-from mooring.conform.report import line
+from mooring.conform.report import as_junit, as_tap, line
 from mooring.conform.runner import End, Report
 from mooring.conform.session import asking, judge
 from mooring.driver.server import serving
-from tests.support.bent_drivers import SECRET, Bent, GrowsSometime, ListsFewer, TakesAnyParameter, TellsSecrets, reference
+from tests.support.bent_drivers import SECRET, BadName, Bent, GrowsSometime, ListsFewer, TakesAnyParameter, TellsSecrets, reference
 
 BIN = Path(sys.executable).parent
 
@@ -94,6 +95,26 @@ async def test_a_later_check_names_the_rules_too(tmp_path: Path) -> None:
         ("broken  list-what-there-is  CSI605", 1),
         ("broken  list-page-by-page  CSI605", 0),
     ]
+
+
+async def test_a_rule_that_another_check_met_first_is_told_with_its_own_check(tmp_path: Path) -> None:
+    """The introduction hears of the name, too; what only it and other checks have met would be told with none that asks about it."""
+    report = await conform(tmp_path, BadName, only=("plugin-info", "probe"))
+    assert [("CSI101", "plugin-info")] == [(one.breach.rule.number, one.check) for one in report.findings]
+    cases = {one.get("name"): one for one in ElementTree.fromstring(as_junit(report, "").split("\n", 1)[1]).iter("testcase")}
+    failure = cases["plugin-info"].find("failure")
+    assert failure is not None
+    assert "CSI101" == failure.get("type")
+    assert "Mend: " in (failure.text or "")
+
+
+async def test_a_rule_that_no_check_has_met_is_a_case_of_its_own_in_junit_and_tap(tmp_path: Path) -> None:
+    report = await conform(tmp_path, BadName, only=("probe",))
+    assert ["introduction"] == [one.check for one in report.findings]
+    suite = ElementTree.fromstring(as_junit(report, "").split("\n", 1)[1])
+    assert ("2", "1") == (suite.get("tests"), suite.get("failures"))
+    assert [("CSI709", "probe"), ("CSI101", "introduction")] == [(one.get("classname"), one.get("name")) for one in suite.iter("testcase")]
+    assert ["1..2", "ok 1 - probe", "not ok 2 - introduction"] == as_tap(report, "").splitlines()[1:4]
 
 
 async def test_unknown_parameters_are_tried_without_known_ones(tmp_path: Path) -> None:
