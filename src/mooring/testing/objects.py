@@ -1,4 +1,7 @@
-"""The objects that a test makes and waits for, in Kubernetes' words. Each method that waits returns the object itself."""
+"""The objects that a test makes and waits for, in Kubernetes' words. Each method that waits returns the object itself.
+
+Each has a limit, wait_s, in seconds of the cluster's time. Beyond it, it raises NotYet with the answer of `mooring why`.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import NotFound
 from mooring.node.layout import KubeletLayout
 from mooring.testing.node import NodeUnderTest
+from mooring.testing.waiting import WAIT_S
 
 if TYPE_CHECKING:
     from mooring.testing.plane import PlaneUnderTest
@@ -66,11 +70,11 @@ class ApiObject:
         await self._plane.users.delete(self.kind, self.key.name, self.key.namespace, grace_period_s=0 if force else None)
         return self
 
-    async def gone(self) -> Self:
+    async def gone(self, wait_s: float = WAIT_S) -> Self:
         async def is_gone() -> bool:
             return await self.find() is None
 
-        await self._waiting.until(is_gone, f"{self} is gone", (self.short, self.key))
+        await self._waiting.until(is_gone, f"{self} is gone", (self.short, self.key), wait_s)
         return self
 
     async def is_deleting(self) -> bool:
@@ -78,14 +82,14 @@ class ApiObject:
         found = await self.find()
         return found is not None and "deletionTimestamp" in found["metadata"]
 
-    async def until(self, check: Callable[[Json], Any], what: str) -> Self:
+    async def until(self, check: Callable[[Json], Any], what: str, wait_s: float = WAIT_S) -> Self:
         """Waits until the object is as the check wants it. what: ends the sentence "the claim is not ...". Raises NotYet."""
 
         async def holds() -> bool:
             found = await self.find()
             return found is not None and bool(check(found))
 
-        await self._waiting.until(holds, f"{self} {what}", (self.short, self.key))
+        await self._waiting.until(holds, f"{self} {what}", (self.short, self.key), wait_s)
         return self
 
     async def why(self) -> str:
@@ -97,13 +101,13 @@ class AsyncClaim(ApiObject):
     kind = PERSISTENT_VOLUME_CLAIMS
     short = "pvc"
 
-    async def bound(self) -> Self:
-        return await self.until(lambda claim: claim["status"].get("phase") == "Bound", "is Bound")
+    async def bound(self, wait_s: float = WAIT_S) -> Self:
+        return await self.until(lambda claim: claim["status"].get("phase") == "Bound", "is Bound", wait_s)
 
-    async def grows_to(self, size: str) -> Self:
+    async def grows_to(self, size: str, wait_s: float = WAIT_S) -> Self:
         """Asks for more, and waits until the claim has it."""
         await self.patch({"spec": {"resources": {"requests": {"storage": size}}}})
-        return await self.until(lambda claim: _size(claim) >= _bytes(size), f"has {size}")
+        return await self.until(lambda claim: _size(claim) >= _bytes(size), f"has {size}", wait_s)
 
     async def volume(self) -> Json:
         """Its PersistentVolume. Raises NotFound."""
@@ -127,8 +131,8 @@ class AsyncPod(ApiObject):
     kind = PODS
     short = "pod"
 
-    async def running(self) -> Self:
-        return await self.until(lambda pod: pod["status"].get("phase") == "Running", "is Running")
+    async def running(self, wait_s: float = WAIT_S) -> Self:
+        return await self.until(lambda pod: pod["status"].get("phase") == "Running", "is Running", wait_s)
 
     async def node_name(self) -> str:
         """ "" before it has a node."""
@@ -146,8 +150,8 @@ class AsyncSnapshot(ApiObject):
     kind = VOLUME_SNAPSHOTS
     short = "volumesnapshot"
 
-    async def ready(self) -> Self:
-        return await self.until(lambda snapshot: (snapshot.get("status") or {}).get("readyToUse"), "is ready to use")
+    async def ready(self, wait_s: float = WAIT_S) -> Self:
+        return await self.until(lambda snapshot: (snapshot.get("status") or {}).get("readyToUse"), "is ready to use", wait_s)
 
 
 class AsyncNode(ApiObject):
@@ -182,15 +186,15 @@ class AsyncNode(ApiObject):
         conditions = (await self.read())["status"].get("conditions") or ()
         return any((one["type"], one["status"]) == ("Ready", "True") for one in conditions)
 
-    async def ready(self) -> Self:
-        await self._waiting.until(self.is_ready, f"{self} is Ready", (self.short, self.key))
+    async def ready(self, wait_s: float = WAIT_S) -> Self:
+        await self._waiting.until(self.is_ready, f"{self} is Ready", (self.short, self.key), wait_s)
         return self
 
-    async def not_ready(self) -> Self:
+    async def not_ready(self, wait_s: float = WAIT_S) -> Self:
         async def is_not_ready() -> bool:
             return not await self.is_ready()
 
-        await self._waiting.until(is_not_ready, f"{self} is not Ready", (self.short, self.key))
+        await self._waiting.until(is_not_ready, f"{self} is not Ready", (self.short, self.key), wait_s)
         return self
 
     async def out_of_service(self) -> Self:

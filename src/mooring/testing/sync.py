@@ -25,7 +25,7 @@ class Run(Protocol):
 
 
 class ObjectOfTest(Generic[O_co]):
-    """aio: the same for coroutines."""
+    """aio: the same for coroutines. wait_s, of each method that waits: its limit, in seconds of the cluster's time."""
 
     def __init__(self, run: Run, aio: O_co) -> None:
         self._run, self.aio = run, aio
@@ -54,14 +54,14 @@ class ObjectOfTest(Generic[O_co]):
         self._run(self.aio.delete(force=force))
         return self
 
-    def gone(self) -> Self:
+    def gone(self, wait_s: float = WAIT_S) -> Self:
         """Waits until it is gone. Raises NotYet."""
-        self._run(self.aio.gone())
+        self._run(self.aio.gone(wait_s))
         return self
 
-    def until(self, check: Callable[[Json], Any], what: str) -> Self:
+    def until(self, check: Callable[[Json], Any], what: str, wait_s: float = WAIT_S) -> Self:
         """Waits until the object is as the check wants it. Raises NotYet."""
-        self._run(self.aio.until(check, what))
+        self._run(self.aio.until(check, what, wait_s))
         return self
 
     def why(self) -> str:
@@ -70,14 +70,14 @@ class ObjectOfTest(Generic[O_co]):
 
 
 class Claim(ObjectOfTest[AsyncClaim]):
-    def bound(self) -> Self:
+    def bound(self, wait_s: float = WAIT_S) -> Self:
         """Waits until it is Bound. Raises NotYet."""
-        self._run(self.aio.bound())
+        self._run(self.aio.bound(wait_s))
         return self
 
-    def grows_to(self, size: str) -> Self:
+    def grows_to(self, size: str, wait_s: float = WAIT_S) -> Self:
         """Asks for more, and waits until the claim has it. Raises NotYet."""
-        self._run(self.aio.grows_to(size))
+        self._run(self.aio.grows_to(size, wait_s))
         return self
 
     @property
@@ -92,9 +92,9 @@ class Claim(ObjectOfTest[AsyncClaim]):
 
 
 class Snapshot(ObjectOfTest[AsyncSnapshot]):
-    def ready(self) -> Self:
+    def ready(self, wait_s: float = WAIT_S) -> Self:
         """Waits until it is ready to use. Raises NotYet."""
-        self._run(self.aio.ready())
+        self._run(self.aio.ready(wait_s))
         return self
 
 
@@ -108,14 +108,14 @@ class Node(ObjectOfTest[AsyncNode]):
     def is_ready(self) -> bool:
         return self._run(self.aio.is_ready())
 
-    def ready(self) -> Self:
+    def ready(self, wait_s: float = WAIT_S) -> Self:
         """Waits until it is Ready. Raises NotYet."""
-        self._run(self.aio.ready())
+        self._run(self.aio.ready(wait_s))
         return self
 
-    def not_ready(self) -> Self:
+    def not_ready(self, wait_s: float = WAIT_S) -> Self:
         """Waits until it is not. Raises NotYet."""
-        self._run(self.aio.not_ready())
+        self._run(self.aio.not_ready(wait_s))
         return self
 
     def dies(self) -> Self:
@@ -145,9 +145,9 @@ class Node(ObjectOfTest[AsyncNode]):
 
 
 class Pod(ObjectOfTest[AsyncPod]):
-    def running(self) -> Self:
+    def running(self, wait_s: float = WAIT_S) -> Self:
         """Waits until it is Running. Raises NotYet."""
-        self._run(self.aio.running())
+        self._run(self.aio.running(wait_s))
         return self
 
     @property

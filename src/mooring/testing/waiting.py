@@ -47,7 +47,7 @@ class Waiting:
         waited_s = self._clock.now() - began_s
         if waited_s >= wait_s:
             raise NotYet(await self._told(what, about, wait_s))
-        await self._clock.sleep(max(_LOOK_S, waited_s / _LOOKS))
+        await self._clock.sleep(min(max(_LOOK_S, waited_s / _LOOKS), wait_s - waited_s))
 
     async def why(self, kind: str, key: Key) -> str:
         """As `mooring why` says it. kind: pod, pvc, pv, node, volumeattachment or volumesnapshot. Raises ApiError, NotThere."""

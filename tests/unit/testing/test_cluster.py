@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from collections.abc import Callable
 
 import pytest
 
+from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.sdk import Plugin
@@ -138,6 +140,37 @@ def test_what_has_not_come_says_what_it_waits_for(mooring_cluster: ClusterOfTest
     text = str(failure.value)
     assert "the PersistentVolumeClaim default/data is Bound has not come true within 15m" in text
     assert "the shelf is full" in text
+
+
+LIMITED: list[tuple[str, Callable[[ClusterOfTest], object]]] = [
+    ("the PersistentVolumeClaim default/data is Bound", lambda cluster: cluster.claim_named("data").bound(wait_s=60)),
+    ("the PersistentVolumeClaim default/data is gone", lambda cluster: cluster.claim_named("data").gone(wait_s=60)),
+    ("the PersistentVolumeClaim default/data is blue", lambda cluster: cluster.claim_named("data").until(lambda _: False, "is blue", 60)),
+    ("the Pod default/web is Running", lambda cluster: cluster.pod("web", "data").running(wait_s=60)),
+    ("the VolumeSnapshot default/snap is ready to use", lambda cluster: cluster.snapshot("snap", "data").ready(wait_s=60)),
+    ("the Node n1 is not Ready", lambda cluster: cluster.node("n1").not_ready(wait_s=60)),
+]
+
+
+@pytest.mark.parametrize(("what", "wait"), LIMITED, ids=[what for what, _ in LIMITED])
+def test_each_wait_takes_a_limit_and_says_what_it_waits_for(
+    mooring_cluster: ClusterOfTest, what: str, wait: Callable[[ClusterOfTest], object]
+) -> None:
+    """Of the cluster's time: a quarter of an hour is minutes where the driver is a command."""
+    mooring_cluster.faults.fail("CreateVolume", "INTERNAL", "the shelf is full", times=1000)
+    mooring_cluster.claim("data")
+    clock = mooring_cluster.aio.plane.ports.clock
+    began_s = mooring_cluster.run(now(clock))
+    with pytest.raises(NotYet) as failure:
+        wait(mooring_cluster)
+    assert 60 == pytest.approx(mooring_cluster.run(now(clock)) - began_s, abs=1)
+    first, _, answer = str(failure.value).partition("\n\n")
+    assert f"{what} has not come true within 1m0s of the cluster's time" == first
+    assert answer.strip()
+
+
+async def now(clock: Clock) -> float:
+    return clock.now()
 
 
 def test_a_call_that_hangs_ends_with_its_caller_s_patience(mooring_cluster: ClusterOfTest) -> None:
