@@ -69,7 +69,10 @@ class Outcome:
 
 
 class Asker:
-    """One run's. driver: a client that the book watches, and that tells `breach`. program: None for a driver that somebody else runs."""
+    """One run's. driver: a client that the book watches, and that tells `breach`. clock: of its pauses.
+
+    program: None for a driver that somebody else runs.
+    """
 
     def __init__(self, driver: Client, options: Options, clock: Clock, program: Program | None) -> None:
         self._driver, self.options, self._clock, self.program = driver, options, clock, program

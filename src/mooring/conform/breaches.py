@@ -35,13 +35,21 @@ _REPEATED: Final = frozenset(
 class Breaches:
     """tell: gets each. sees_mounts: the driver's mounts are those of this process. repeats: calls are made again, as said above.
 
-    proxied: proxies make faults, which are not the driver's: they watch, and its callers don't.
+    proxied: proxies make faults, which are not the driver's: they watch, and its callers don't. now: as for `Watcher`.
     """
 
-    def __init__(self, tell: Callable[[Breach], None], *, sees_mounts: bool, repeats: bool = False, proxied: bool = False) -> None:
+    def __init__(
+        self,
+        tell: Callable[[Breach], None],
+        *,
+        sees_mounts: bool,
+        repeats: bool = False,
+        proxied: bool = False,
+        now: Callable[[], float | None] = lambda: None,
+    ) -> None:
         self._sight = Sight() if sees_mounts else None
         self._proxied = proxied
-        self._watcher = Watcher(tell)
+        self._watcher = Watcher(tell, now=now)
         self._to_repeat = set(_REPEATED if repeats else ())
 
     def watch(self, where: str = "") -> Watch | None:

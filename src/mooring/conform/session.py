@@ -15,6 +15,7 @@ from mooring.conform.asker import Asker, Program
 from mooring.conform.check import Check, Stopped
 from mooring.conform.options import Options
 from mooring.conform.runner import Report, Result, run
+from mooring.conform.running_time import running_time
 from mooring.conform.sight import Sight
 from mooring.conform.watched import Watch, WatchedDriver
 from mooring.csi.book.rule import Breach
@@ -34,16 +35,17 @@ async def asking(
 ) -> AsyncGenerator[Asker, None]:
     """Asks the driver at this socket as long as the block runs. sees: its mounts are those of this process. Raises ConfigError."""
     told: list[Callable[[Breach], None]] = []
-    watcher = Watcher(lambda breach: told[0](breach), every=True)
-    watch = Watch(watcher, NODE, Sight() if sees else None)
-    driver = WatchedDriver(str(path), watch=watch, clock=clock)
-    asker = Asker(driver, options, clock, program)
-    told.append(asker.breach)
-    await driver.connect(connect_s, "start the driver, or check the command: it must serve on the path that it gets for {socket}")
-    try:
-        yield asker
-    finally:
-        await driver.close()
+    async with running_time(clock) as ran:
+        watcher = Watcher(lambda breach: told[0](breach), every=True, now=ran.now)
+        watch = Watch(watcher, NODE, Sight() if sees else None)
+        driver = WatchedDriver(str(path), watch=watch, clock=clock)
+        asker = Asker(driver, options, ran, program)
+        told.append(asker.breach)
+        await driver.connect(connect_s, "start the driver, or check the command: it must serve on the path that it gets for {socket}")
+        try:
+            yield asker
+        finally:
+            await driver.close()
 
 
 async def judge(asker: Asker, checks: Sequence[Check], clock: Clock, report: Report, on_result: Callable[[Result], None]) -> None:

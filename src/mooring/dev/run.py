@@ -16,6 +16,7 @@ from mooring.base.errors import ConfigError, MooringError
 from mooring.base.randomness import Random
 from mooring.conform.breaches import Breaches
 from mooring.conform.proxy.faults import Faults
+from mooring.conform.running_time import running_time
 from mooring.csi.driver import Driver
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.driver_form import ReferenceDriver
@@ -63,9 +64,9 @@ async def run_dev(
     story.title(f"mooring dev {mooring.__version__}")
     repeats = not isinstance(options.form, ReferenceDriver) and options.script is None
     faults = _faults(options)
-    breaches = Breaches(story.broken, sees_mounts=space.can_mount, repeats=repeats, proxied=faults is not None)
     with run_folder(options.state, space, story, ending) as folder:
-        async with _until_asked(ending) as asked:
+        async with running_time(clock) as ran, _until_asked(ending) as asked:
+            breaches = Breaches(story.broken, sees_mounts=space.can_mount, repeats=repeats, proxied=faults is not None, now=ran.now)
             plane_of = running(
                 folder,
                 options.form,

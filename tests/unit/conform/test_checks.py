@@ -17,7 +17,9 @@ from mooring.conform.options import Options
 from mooring.conform.report import as_junit, as_tap, line
 from mooring.conform.runner import End, Report
 from mooring.conform.session import asking, judge
+from mooring.csi.errors import DriverError
 from mooring.driver.server import serving
+from mooring.wire.grpc.codes import Code
 from tests.support.bent_drivers import SECRET, BadName, Bent, GrowsSometime, ListsFewer, TakesAnyParameter, TellsSecrets, reference
 
 BIN = Path(sys.executable).parent
@@ -115,6 +117,27 @@ async def test_a_rule_that_no_check_has_met_is_a_case_of_its_own_in_junit_and_ta
     assert ("2", "1") == (suite.get("tests"), suite.get("failures"))
     assert [("CSI709", "probe"), ("CSI101", "introduction")] == [(one.get("classname"), one.get("name")) for one in suite.iter("testcase")]
     assert ["1..2", "ok 1 - probe", "not ok 2 - introduction"] == as_tap(report, "").splitlines()[1:4]
+
+
+class EndsWhatWasGivenUp(Bent):
+    """Goes on with a CreateVolume whose caller went away, for a second, and answers Aborted meanwhile, as CSI allows."""
+
+    async def create_volume(self, request: Any) -> Any:
+        if (working := self.seen.get(request.name)) is not None and not working.done():
+            raise DriverError(Code.ABORTED, "an operation for this volume is under way")
+        working = self.seen[request.name] = asyncio.ensure_future(self._create(request))
+        return await asyncio.shield(working)
+
+    async def _create(self, request: Any) -> Any:
+        await asyncio.sleep(1.0)
+        return await self.inner.create_volume(request)
+
+
+@pytest.mark.slow
+async def test_a_driver_may_be_a_while_at_what_its_caller_has_given_up(tmp_path: Path) -> None:
+    """As slow as the machine is busy: three Aborted within a quarter of a second prove nothing."""
+    report = await conform(tmp_path, EndsWhatWasGivenUp, only=("caller-goes-away",))
+    assert [] == [one.breach.line for one in report.findings]
 
 
 async def test_unknown_parameters_are_tried_without_known_ones(tmp_path: Path) -> None:

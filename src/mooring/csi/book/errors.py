@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from mooring.csi.book.exchange import Exchange
-from mooring.csi.book.past import Past
+from mooring.csi.book.past import Aborted, Past
 from mooring.csi.book.rule import Breach, Rule
 from mooring.csi.book.subject import changed_by
 from mooring.csi.redact import secret_values
@@ -100,6 +100,10 @@ ASKED: Final = (REFUSED, REVIVED)
 
 ABORTED_MAX: Final = 3
 """So often in a row; once may be the end of a call that nobody here saw."""
+ABORTED_S: Final = 3.0
+"""For so long, where somebody tells the time: a driver ends what a caller has given up, and may be slow on a busy machine."""
+LATE_SHARE: Final = 0.8
+"""A call whose deadline came after less than this share of its time was cut short by a machine that did not let its caller run."""
 _SECRET_LENGTH_MIN: Final = 4
 """A shorter secret can't be told from other text."""
 
@@ -111,13 +115,19 @@ def judge(exchange: Exchange, past: Past) -> Iterator[Breach]:
     elif error.answered:
         yield exchange.breaks(NO_MESSAGE, error.message)
     elif error.code == Code.DEADLINE_EXCEEDED and error.message == DEADLINE_TEXT:
-        if not error.unsent:
+        if not error.unsent and not _cut_short(exchange):
             yield exchange.breaks(SILENT, f"no answer within {exchange.limit_s:g} s")
     elif error.code == Code.UNAVAILABLE and error.message == LOST_TEXT:
         yield exchange.breaks(DIED, error.message)
     elif not error.unsent:
         yield from _error(exchange, error.code, error.message)
     yield from _aborted(exchange, past)
+
+
+def _cut_short(exchange: Exchange) -> bool:
+    if exchange.began_s is None or exchange.ended_s is None:
+        return False
+    return exchange.ended_s - exchange.began_s < LATE_SHARE * exchange.limit_s
 
 
 def _error(exchange: Exchange, code: int, text: str) -> Iterator[Breach]:
@@ -146,6 +156,8 @@ def _aborted(exchange: Exchange, past: Past) -> Iterator[Breach]:
     if exchange.code != Code.ABORTED:
         past.aborted.drop(key)
     elif exchange.alone:
-        times = past.aborted[key] = (past.aborted.get(key) or 0) + 1
-        if times >= ABORTED_MAX:
-            yield exchange.breaks(STILL_ABORTED, f"{times} times in a row, with no other call for it under way: {exchange.error}")
+        before = past.aborted.get(key) or Aborted(0, exchange.ended_s)
+        now = past.aborted[key] = Aborted(before.times + 1, before.since_s)
+        lasted_s = ABORTED_S if now.since_s is None or exchange.ended_s is None else exchange.ended_s - now.since_s
+        if now.times >= ABORTED_MAX and lasted_s >= ABORTED_S:
+            yield exchange.breaks(STILL_ABORTED, f"{now.times} times in a row, with no other call for it under way: {exchange.error}")

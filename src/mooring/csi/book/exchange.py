@@ -33,7 +33,8 @@ class Place:
 class Exchange:
     """request, and response or error, as they went over the wire. where: the node that was called, "" for the controller.
 
-    alone: no other call changed the same thing meanwhile. limit_s: its deadline. target, staging: the paths that a call to a node named;
+    alone: no other call changed the same thing meanwhile. limit_s: its deadline. began_s, ended_s: as the watcher's `now` tells the time;
+    None where it has none. target, staging: the paths that a call to a node named;
     None where nobody can see them.
     """
 
@@ -44,6 +45,8 @@ class Exchange:
     where: str = ""
     alone: bool = True
     limit_s: float = 0.0
+    began_s: float | None = None
+    ended_s: float | None = None
     target: Place | None = None
     staging: Place | None = None
 

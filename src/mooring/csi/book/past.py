@@ -58,6 +58,14 @@ class Made:
     identity: str = ""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Aborted:
+    """So many times in a row. since_s: the end of the first, None where nobody tells the time."""
+
+    times: int
+    since_s: float | None
+
+
 @dataclasses.dataclass(slots=True)
 class Things:
     """What the driver made of one kind, and has not deleted. by_name: as it was asked for. names: by the id that the driver gave it."""
@@ -103,7 +111,7 @@ class Past:
         self.off_node: Bounded[tuple[str, str, str], None] = Bounded()
         self.mounted_elsewhere: dict[str, str] = {}  # by where: what was mounted in place of a target_path
         self.walks: Bounded[bytes, Walk] = Bounded()
-        self.aborted: Bounded[tuple[str, str, str], int] = Bounded()  # one after another, by where, call and subject
+        self.aborted: Bounded[tuple[str, str, str], Aborted] = Bounded()  # one after another, by where, call and subject
 
     def note(self, exchange: Exchange) -> None:
         """To be called when the exchange has been judged."""

@@ -43,14 +43,18 @@ class Under:
     request: Message
     where: str
     subject: Subject | None
+    began_s: float | None
     alone: bool = True
 
 
 class Watcher:
-    """One driver's. on_breach: is told of the first breach of each rule by each call; every: of each breach."""
+    """One driver's. on_breach: is told of the first breach of each rule by each call; every: of each breach.
 
-    def __init__(self, on_breach: Callable[[Breach], None], *, every: bool = False) -> None:
-        self._on_breach, self._every = on_breach, every
+    now: seconds, without those in which this process did not run; None where nobody counts them, and only the order of the calls matters.
+    """
+
+    def __init__(self, on_breach: Callable[[Breach], None], *, every: bool = False, now: Callable[[], float | None] = lambda: None) -> None:
+        self._on_breach, self._every, self._now = on_breach, every, now
         self._past = Past()
         self._under: dict[int, Under] = {}
         self._numbers = itertools.count()
@@ -59,7 +63,7 @@ class Watcher:
 
     def began(self, rpc: Rpc[Any, Any], request: Message, where: str = "") -> int:
         """A call goes out. where: the node, "" for the controller. Gives the call's number, for `ended`."""
-        call = Under(rpc, request, where, changed_by(rpc, request))
+        call = Under(rpc, request, where, changed_by(rpc, request), self._now())
         if call.subject is not None:
             for other in self._under.values():
                 if other.subject == call.subject:
@@ -71,7 +75,9 @@ class Watcher:
     def ended(self, number: int, response: Message | None, error: DriverError | None, **seen: Any) -> None:
         """The call has ended. seen: what else an `Exchange` holds: limit_s, target, staging."""
         call = self._under.pop(number)
-        exchange = Exchange(call.rpc, call.request, response, error, call.where, call.alone, **seen)
+        exchange = Exchange(
+            *(call.rpc, call.request, response, error, call.where, call.alone), began_s=call.began_s, ended_s=self._now(), **seen
+        )
         is_whole = not requests.lacking(call.request)
         for judge in _JUDGES if is_whole else _OF_INCOMPLETE:
             for breach in judge(exchange, self._past):

@@ -28,11 +28,12 @@ def no(code: Code, text: str = "no") -> DriverError:
 
 
 class Calls:
-    """breaches: in the order in which they were told."""
+    """breaches: in the order in which they were told. at_s: the time by which they are judged, None for none."""
 
     def __init__(self) -> None:
         self.breaches: list[Breach] = []
-        self.watcher = Watcher(self.breaches.append)
+        self.at_s: float | None = None
+        self.watcher = Watcher(self.breaches.append, now=lambda: self.at_s)
 
     @property
     def numbers(self) -> list[str]:

@@ -408,6 +408,29 @@ def test_an_error_without_a_code_is_told_with_the_usual_cause_in_go_and_in_pytho
     assert [] == [text for text in wanted if text not in mend]
 
 
+def test_aborted_again_and_again_is_held_against_a_driver_after_three_seconds() -> None:
+    """It may still be at work on a call that its caller has given up, and as slow as the machine is busy."""
+    calls = Calls()
+    calls.at_s = 0.0
+    for calls.at_s in (0.0, 0.05, 0.25, 0.75, 1.75):
+        calls.create(no(Code.ABORTED))
+    assert [] == calls.numbers
+    calls.at_s = 3.75
+    calls.create(no(Code.ABORTED))
+    assert ["CSI705"] == calls.numbers
+
+
+@pytest.mark.parametrize(("ran_s", "numbers"), [(10.0, ["CSI704"]), (3.0, [])], ids=["ran", "starved"])
+def test_a_deadline_is_held_against_a_driver_where_its_caller_ran_meanwhile(ran_s: float, numbers: list[str]) -> None:
+    calls = Calls()
+    calls.at_s = 0.0
+    request = csi.DeleteVolumeRequest(volume_id="id-a")
+    number = calls.watcher.began(Driver.delete_volume, request)
+    calls.at_s = ran_s
+    calls.watcher.ended(number, None, no(Code.DEADLINE_EXCEEDED, DEADLINE_TEXT), limit_s=10.0)
+    assert numbers == calls.numbers
+
+
 def test_no_secret_stands_in_what_is_found() -> None:
     calls = Calls()
     calls.create(no(Code.UNKNOWN, "failed with s3cr3t-word"), secrets={"password": "s3cr3t-word"})
