@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from mooring.base.errors import ConfigError
-from mooring.kube.client import child
+from mooring.kube.client import exec_plugin
 from mooring.kube.client.config import ExecPlugin, InteractiveMode
 from mooring.kube.client.exec_plugin import run_plugin
 from tests.unit.kube.kubeconfigs import SECRET, a_program
@@ -131,7 +131,7 @@ async def test_what_a_plugin_leaves_running_holds_nothing_up_and_goes(tmp_path: 
 
 async def test_what_has_left_the_plugins_session_holds_nothing_up_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An agent that a plugin starts for the next time stays, whatever it holds."""
-    monkeypatch.setattr(child, "HELD_S_MAX", 0.01)
+    monkeypatch.setattr(exec_plugin, "HELD_S_MAX", 0.01)
     printing(tmp_path, {"token": "t"})
     plugin = a_plugin(
         tmp_path,
@@ -161,7 +161,7 @@ async def _is_closed(reader: int) -> bool:
 async def test_a_cancelled_run_ends_the_plugin_and_its_children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The child holds the fifo: its end is seen only when the child is gone."""
     began = asyncio.Event()
-    monkeypatch.setattr(child._Child, "connection_made", lambda *_: began.set())
+    monkeypatch.setattr(exec_plugin._Child, "connection_made", lambda *_: began.set())
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)

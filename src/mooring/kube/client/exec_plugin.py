@@ -1,4 +1,4 @@
-"""Runs an exec plugin of a kubeconfig, and reads the credentials it prints.
+"""Runs an exec plugin of a kubeconfig to its end, and reads the credentials it prints.
 
 Protocol: client.authentication.k8s.io v1 and v1beta1 (kubernetes.io/docs/reference/config-api/client-authentication.v1).
 A plugin's standard output is secret and never shown; the end of its standard error is, with tokens removed.
@@ -7,17 +7,27 @@ A plugin's standard output is secret and never shown; the end of its standard er
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
+import os
 import re
+import signal
 import sys
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from mooring.base.clock import parse_rfc3339
 from mooring.base.errors import ConfigError
-from mooring.kube.client.child import printed
 from mooring.kube.client.config import ExecPlugin, InteractiveMode, clean_token
+
+_OUT, _ERR = 1, 2
+
+OUTPUT_BYTES_MAX: Final = 2**20
+"""Kept of each stream, its end: so the program never waits for us."""
+HELD_S_MAX: Final = 1.0
+"""After the program's end, for the streams': one that it has started may hold them for ever."""
 
 _SAID_LENGTH_MAX: Final = 300
 _TOKEN_LIKE: Final = re.compile(r"[A-Za-z0-9_.=+-]{32,}")
@@ -43,7 +53,7 @@ async def run_plugin(plugin: ExecPlugin, timeout_s: float) -> PluginAnswer:
     environment = {**plugin.environment, "KUBERNETES_EXEC_INFO": msgspec.json.encode(info).decode()}
     try:
         async with asyncio.timeout(timeout_s):
-            code, output, stderr = await printed((plugin.command, *plugin.arguments), environment, with_terminal=interactive)
+            code, output, stderr = await _printed((plugin.command, *plugin.arguments), environment, with_terminal=interactive)
     except TimeoutError:
         raise _failure(plugin, f"did not end within {timeout_s:g} s") from None
     except (OSError, ValueError) as error:
@@ -114,3 +124,74 @@ def _stderr_end(text: bytes) -> str:
 
 def _scrubbed(text: str) -> str:
     return _TOKEN_LIKE.sub("…", text)
+
+
+class _Printed(NamedTuple):
+    """code: as `subprocess` has it, below 0 for a signal."""
+
+    code: int
+    output: bytes
+    errors: bytes
+
+
+async def _printed(command: Sequence[str], environment: Mapping[str, str], *, with_terminal: bool) -> _Printed:
+    """Runs the program to its end, without waiting for others that it has started. with_terminal: it has our standard input and error.
+
+    Raises OSError, ValueError for what can't be started. When this returns or raises, cancelled too, the program is gone, and what it has
+    started in its session, unless it has ours.
+    """
+    pipe, none = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    transport, child = await asyncio.get_running_loop().subprocess_exec(
+        _Child,
+        *command,
+        stdin=None if with_terminal else none,
+        stdout=pipe,
+        stderr=None if with_terminal else pipe,
+        env=environment,
+        start_new_session=not with_terminal,
+    )
+    try:
+        try:
+            await child.ended.wait()
+        finally:
+            _kill(transport, whole_session=not with_terminal)
+            await child.ended.wait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(HELD_S_MAX):
+                await child.closed.wait()
+    finally:
+        transport.close()
+    code = transport.get_returncode()
+    assert code is not None
+    return _Printed(code, bytes(child.kept[_OUT]), bytes(child.kept[_ERR]))
+
+
+def _kill(transport: asyncio.SubprocessTransport, *, whole_session: bool) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if whole_session:
+            os.killpg(transport.get_pid(), signal.SIGKILL)
+        else:
+            transport.kill()
+
+
+class _Child(asyncio.SubprocessProtocol):
+    """ended: the program has. closed: its streams are."""
+
+    def __init__(self) -> None:
+        self.kept = {_OUT: bytearray(), _ERR: bytearray()}
+        self.ended, self.closed = asyncio.Event(), asyncio.Event()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        kept = self.kept[fd]
+        kept += data
+        if len(kept) > 2 * OUTPUT_BYTES_MAX:
+            del kept[:-OUTPUT_BYTES_MAX]
+
+    def process_exited(self) -> None:
+        self.ended.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """All streams are closed, and the program has ended."""
+        for kept in self.kept.values():
+            del kept[:-OUTPUT_BYTES_MAX]
+        self.closed.set()
