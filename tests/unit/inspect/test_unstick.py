@@ -16,8 +16,8 @@ from mooring.base.errors import ConfigError
 from mooring.cli import mooring as command
 from mooring.cli.unstick import CANNOT, CLEAN, LEFT
 from mooring.inspect.objects import NotThere
-from mooring.inspect.unstick.authors import authors_of
 from mooring.inspect.unstick.facts import Facts
+from mooring.inspect.unstick.look import authors_of
 from mooring.inspect.unstick.table import verdicts
 from tests.support.builders import (
     DRIVER,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, NodeSelector, PersistentVolume
@@ -26,12 +27,10 @@ from mooring.inspect.renewals import LeaseSight
 from mooring.inspect.scene import Scene, Shelf
 from mooring.inspect.scene_requests import SEEN_EVENTS
 from mooring.inspect.served import as_served
-from mooring.inspect.unstick.authors import authors_of
 from mooring.inspect.unstick.driver_word import Witness
-from mooring.inspect.unstick.facts import DriverWord, Facts
-from mooring.inspect.unstick.groups import group_handle_of, group_members_of
+from mooring.inspect.unstick.facts import Author, DriverWord, Facts
 from mooring.inspect.unstick.nearby import NearbySearch
-from mooring.inspect.unstick.snapshots import handle_of
+from mooring.inspect.unstick.snapshots import group_handle_of, group_members_of, handle_of
 from mooring.inspect.whole import decoded
 from mooring.inspect.why.snapshotting import view_of
 from mooring.kube.cluster import EVERYTHING, Cluster, Selection
@@ -225,3 +224,28 @@ def _nodes_of(pv: PersistentVolume | None) -> NodeSelector | None:
 def _volume_of(obj: Any, traces: Traces) -> PersistentVolume | None:
     name = obj.spec.source.persistent_volume_name if isinstance(obj, VolumeAttachment) else getattr(obj.spec, "volume_name", "")
     return next((one for one in traces.volumes if one.metadata.name == name), None)
+
+
+def authors_of(whole: Mapping[str, Any]) -> dict[str, Author]:
+    """Finalizer → its last writer, by the entries' times. whole: the object as JSON."""
+    found: dict[str, Author] = {}
+    for entry in whole.get("metadata", {}).get("managedFields") or ():
+        author = Author(str(entry.get("manager") or "an unnamed program"), str(entry.get("time") or "an unknown time"))
+        for finalizer in _finalizers(entry.get("fieldsV1")):
+            if finalizer not in found or found[finalizer].at <= author.at:
+                found[finalizer] = author
+    return found
+
+
+def _finalizers(fields: Any) -> Iterator[str]:
+    """From elements like `v:"kubernetes.io/pvc-protection"`."""
+    for name in ("f:metadata", "f:finalizers"):
+        fields = fields.get(name) if isinstance(fields, dict) else None
+    for element in fields if isinstance(fields, dict) else ():
+        if element.startswith("v:"):
+            try:
+                value = json.loads(element[2:])
+            except ValueError:
+                continue
+            if isinstance(value, str):
+                yield value

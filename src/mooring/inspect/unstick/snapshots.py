@@ -1,6 +1,7 @@
-"""The finalizers of snapshots, of their contents, and of claims that snapshots are being made of. Pure.
+"""The finalizers of snapshots and their groups, of the contents of both, and of claims that snapshots are being made of. Pure.
 
-The snapshot controller's own `decide` is called: a finalizer that it would remove may go.
+The snapshot controller's own `decide` is called: a finalizer that it would remove may go. The judgement on the content of a group is that
+on the content of one snapshot, for all snapshots of the group.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mooring.api.core import PersistentVolumeClaim
+from mooring.api.group_snapshot import VolumeGroupSnapshotContent
 from mooring.api.meta import Key, key_of
 from mooring.api.snapshot import VolumeSnapshotContent
 from mooring.api.snapshot_names import SNAPSHOT_KIND, is_group_content, is_marked
@@ -21,7 +23,7 @@ from mooring.inspect.unstick.liveness import ask_the_driver, sidecar_points, sna
 from mooring.inspect.unstick.volumes import RETAIN
 from mooring.inspect.why.snapshotting import FOREVER_S, view_of
 from mooring.sidecars.provisioner.model.cached import source_of
-from mooring.sidecars.snapshotter.kinds import SINGLES, Row
+from mooring.sidecars.snapshotter.kinds import GROUPS, SINGLES, Row
 
 SNAPSHOTTER = "csi-snapshotter"
 
@@ -118,3 +120,41 @@ def handle_of(content: VolumeSnapshotContent) -> str:
     """The driver's name for what it made, "" for unknown."""
     made = content.status.snapshot_handle if content.status is not None else None
     return made or content.spec.source.snapshot_handle or ""
+
+
+def data_of_group(facts: Facts, finalizer: str) -> Iterator[Point]:
+    content = facts.obj
+    assert isinstance(content, VolumeGroupSnapshotContent)
+    yield from _group_is_there(facts, content)
+    yield from what_was_made(facts, group_handle_of(content), GROUPS, "group", "group of snapshots")
+
+
+def _group_is_there(facts: Facts, content: VolumeGroupSnapshotContent) -> Iterator[Objection]:
+    key, scene = snapshot_of(content), facts.scene
+    group, uid = scene.groups.get(key), ref_of(content).uid
+    if group is not None and uid in ("", group.metadata.uid):
+        line = f"kubectl -n {key.namespace} delete volumegroupsnapshot {key.name}, if its data may go"
+        yield Objection(f'its group snapshot "{key}" is there', line)
+    owners = {uid, group.metadata.uid if group is not None else ""} - {""}
+    for one in scene.snapshots.values():
+        if not any(ref.uid in owners for ref in one.metadata.owner_references or ()):
+            continue
+        yield Objection(f'its snapshot "{key_of(one)}" is there', f"mooring why -n {key.namespace} vs/{one.metadata.name}")
+        if is_restored_from(facts, key_of(one)):
+            yield Objection(f'a claim waits for a volume that is filled from "{key_of(one)}"', f"kubectl -n {key.namespace} get pvc")
+
+
+def group_handle_of(content: VolumeGroupSnapshotContent) -> str:
+    """The driver's name for the group, "" for unknown."""
+    made = content.status.volume_group_snapshot_handle if content.status is not None else None
+    given = content.spec.source.group_snapshot_handles
+    return made or (given.volume_group_snapshot_handle if given is not None else "") or ""
+
+
+def group_members_of(content: VolumeGroupSnapshotContent) -> tuple[str, ...]:
+    """The driver's names for its snapshots."""
+    made = content.status.volume_snapshot_info_list if content.status is not None else None
+    given = content.spec.source.group_snapshot_handles
+    if made:
+        return tuple(one.snapshot_handle for one in made)
+    return given.volume_snapshot_handles if given is not None else ()

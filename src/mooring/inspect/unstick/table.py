@@ -19,7 +19,7 @@ from mooring.api.snapshot_names import (
 )
 from mooring.inspect.left_behind import finalizer_of
 from mooring.inspect.points import Objection, Point
-from mooring.inspect.unstick import attached, claims, groups, snapshots, volumes
+from mooring.inspect.unstick import snapshots, volumes
 from mooring.inspect.unstick.facts import Facts
 from mooring.inspect.unstick.liveness import PROTECTION, SNAPSHOTS
 from mooring.inspect.unstick.verdict import Verdict
@@ -51,21 +51,21 @@ RULES: Final = (
     *(
         Rule(ATTACHER_PREFIX, kind, "csi-attacher", protects, points, is_prefix=True)
         for kind, protects, points in (
-            ("volumeattachment", "the volume: it may be attached to this node, and must not be on two", attached.attachment_points),
-            ("pv", "the volume's object, without which nobody can detach it", attached.volume_points),
+            ("volumeattachment", "the volume: it may be attached to this node, and must not be on two", volumes.attachment_points),
+            ("pv", "the volume's object, without which nobody can detach it", volumes.volume_points),
         )
     ),
     Rule(PV_PROTECTION, "pv", PROTECTION, "the claim that is bound to it", volumes.protection_of_volume),
     Rule(VOLUME_FINALIZER, "pv", "csi-provisioner", "the volume on the storage: it would be leaked", volumes.data_of_volume),
-    Rule(PVC_PROTECTION, "pvc", PROTECTION, _USED, claims.protection_of_claim),
-    Rule(CLONE_FINALIZER, "pvc", "csi-provisioner", "copies of its volume that are being made", claims.cloning_of_claim),
+    Rule(PVC_PROTECTION, "pvc", PROTECTION, _USED, volumes.protection_of_claim),
+    Rule(CLONE_FINALIZER, "pvc", "csi-provisioner", "copies of its volume that are being made", volumes.cloning_of_claim),
     Rule(CLAIM_FINALIZER, "pvc", SNAPSHOTS, "snapshots of its volume that are being made", snapshots.source_of_snapshot),
     Rule(AS_SOURCE_FINALIZER, "volumesnapshot", SNAPSHOTS, _RESTORED, snapshots.of_snapshot),
     Rule(BOUND_FINALIZER, "volumesnapshot", SNAPSHOTS, "its content, which goes first", snapshots.of_snapshot),
     Rule(IN_GROUP_FINALIZER, "volumesnapshot", SNAPSHOTS, "the group that it belongs to", snapshots.of_snapshot),
     Rule(SNAPSHOT_FINALIZER, "volumesnapshot", "csi-provisioner", _RESTORED, snapshots.restored_from_snapshot),
     Rule(CONTENT_FINALIZER, "volumesnapshotcontent", "csi-snapshotter", "the snapshot on the storage", snapshots.data_of_content),
-    Rule(GROUP_CONTENT_FINALIZER, "volumegroupsnapshotcontent", "csi-snapshotter", "the group on the storage", groups.data_of_group),
+    Rule(GROUP_CONTENT_FINALIZER, "volumegroupsnapshotcontent", "csi-snapshotter", "the group on the storage", snapshots.data_of_group),
     Rule(GROUP_FINALIZER, "volumegroupsnapshot", SNAPSHOTS, "its content and its snapshots, which go first", snapshots.of_snapshot),
 )
 
