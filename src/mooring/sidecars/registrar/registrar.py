@@ -8,7 +8,8 @@ the container starts again and makes a new one, which is what the kubelet tries 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,18 +18,63 @@ from mooring.base.log import logger
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import pluginregistration_pb2 as registration
 from mooring.csi.registration import CSI_PLUGIN, Registration, methods
-from mooring.sidecars.registrar.causes import likely_cause
 from mooring.wire.grpc.server import listening
 from mooring.wire.grpc.socket_file import check_length, make_room
 
+_CAUSES: Final[Sequence[tuple[re.Pattern[str], str]]] = tuple(
+    (re.compile(pattern), text)
+    for pattern, text in (
+        (
+            r"already registered with a higher",
+            "another registrar has registered a driver of this name on the node: remove one of them, or wait until the old pod has ended",
+        ),
+        (
+            r"topology value collision",
+            "the Node has one of the driver's topology labels with another value: remove that label (kubectl label node NODE KEY-), or "
+            "mend the driver's NodeGetInfo",
+        ),
+        (
+            r"metadata\.labels: Invalid value|topologyKeys.*Invalid value",
+            "the driver's topology keys or values are no valid labels, and the kubelet makes labels of the Node from them: look at its "
+            "NodeGetInfo",
+        ),
+        (
+            r"(?i)updates? to .*(nodeID|topologyKeys)|nodeID.*immutable|field is immutable",
+            "CSINode still has the driver's former node id or topology keys, which can't be changed in place: the kubelet has removed the "
+            "entry now, so the next try should succeed",
+        ),
+        (
+            r"(?i)forbidden|not allowed to modify labels",
+            "the API server refuses what the kubelet wants to write: a node may set labels of kubernetes.io and k8s.io only where they are "
+            "on its list, so topology keys need a domain of the driver's own",
+        ),
+        (
+            r"(?i)deadlineexceeded|context deadline exceeded",
+            "the driver did not answer NodeGetInfo within 2 minutes: look at its log",
+        ),
+        (
+            r"dial unix|code = Unavailable|no connection to the CSI driver",
+            "the kubelet can't reach the driver at {endpoint} on the host: --kubelet-registration-path must be the driver's socket as the "
+            "host sees it, in a folder that the driver's pod mounts",
+        ),
+        (
+            r"parse node's \S+ annotation|(?i:annotation csi\.volume\.kubernetes\.io/nodeid)",
+            "the Node's annotation csi.volume.kubernetes.io/nodeid can't be read as the JSON object that it must be: remove or mend it",
+        ),
+        (r"dial tcp", "the API server did not answer the kubelet, which wanted to write Node or CSINode: the next try may succeed"),
+        (
+            r"(?i)node ?id.{0,20}(empty|invalid|required)|no node id",
+            "the driver gave no node id, or one that CSINode can't hold (1 to 256 characters): look at its NodeGetInfo",
+        ),
+        (r"code = Unimplemented", "the driver has no node service: only drivers that mount volumes are registered"),
+        (r"(?i)NodeGetInfo|rpc error: ", "the driver's NodeGetInfo failed: look at its log"),
+    )
+)
 _log = logger(__name__)
-
 VERSIONS: Final = ("1.0.0",)
 """For CSI, as the kubelet compares them; node-driver-registrar says the same for every driver."""
-
 SILENCE_S: Final = 30.0
 """How long the kubelet may take to ask before that is worth a line: it looks at its folder once a second."""
-
 UNANSWERED_S: Final = 150.0
 """From its question to its answer: NodeGetInfo alone may take 2 minutes."""
 
@@ -123,3 +169,9 @@ class Registrar:
         if not self.is_registered:
             _log.warning("The driver is not registered", reason=self.obstacle)
         await asyncio.get_running_loop().create_future()
+
+
+def likely_cause(error: str, endpoint: str) -> str:
+    """The cause behind the text of a kubelet (1.36), and the remedy, "" for none. endpoint: the driver's socket on the host."""
+    found = next((text for pattern, text in _CAUSES if pattern.search(error)), "")
+    return found.format(endpoint=endpoint)
