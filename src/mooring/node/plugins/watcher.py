@@ -6,23 +6,108 @@ Where there is no inotify the look comes every second.
 
 from __future__ import annotations
 
+import asyncio
+import ctypes
 import dataclasses
+import enum
 import os
 import stat
+import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 from mooring.base.clock import Clock
 from mooring.base.log import logger
-from mooring.node.plugins.inotify import Happened, Inotify, Mask
 
 _log = logger(__name__)
+
+_EVENT: Final = struct.Struct("iIII")
+_READ_BYTES: Final = 64 * 1024
 
 RESCAN_S: Final = 60.0
 POLL_S: Final = 1.0
 DEPTH_MAX: Final = 8
 """Folders below the registry; deeper ones are not looked into."""
+
+
+class _Mask(enum.IntFlag):
+    MOVED_FROM = 0x40
+    MOVED_TO = 0x80
+    CREATE = 0x100
+    DELETE = 0x200
+    DELETE_SELF = 0x400
+    OVERFLOW = 0x4000
+    IGNORED = 0x8000
+    ONLY_FOLDERS = 0x01000000
+
+
+_WATCHED: Final = _Mask.CREATE | _Mask.DELETE | _Mask.MOVED_FROM | _Mask.MOVED_TO | _Mask.DELETE_SELF | _Mask.ONLY_FOLDERS
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Happened:
+    """One event. folder: None, with OVERFLOW, when events were lost. name: in the folder, "" for the folder itself."""
+
+    mask: _Mask
+    folder: Path | None
+    name: str = ""
+
+
+class _Inotify:
+    """inotify(7) on an event loop: watches folders until `close`. handler: called on the loop for each event."""
+
+    def __init__(self, handler: Callable[[_Happened], None]) -> None:
+        self._handler = handler
+        self._descriptor = -1
+        self._folders: dict[int, Path] = {}
+
+    def start(self) -> bool:
+        """False where the system has no inotify, as all but Linux, or no more of it."""
+        try:
+            self._libc = ctypes.CDLL(None, use_errno=True)
+            self._descriptor = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        except (OSError, AttributeError):
+            return False
+        if self._descriptor < 0:
+            return False
+        asyncio.get_running_loop().add_reader(self._descriptor, self._read)
+        return True
+
+    def watch(self, folder: Path) -> None:
+        """Adds a folder; harmless twice. Raises OSError, FileNotFoundError for one that is gone."""
+        number = self._libc.inotify_add_watch(self._descriptor, os.fsencode(folder), int(_WATCHED))
+        if number < 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), str(folder))
+        self._folders[number] = folder
+
+    def close(self) -> None:
+        """Ends it. Harmless twice."""
+        if self._descriptor >= 0:
+            asyncio.get_running_loop().remove_reader(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._descriptor, _READ_BYTES)
+        except BlockingIOError:
+            return
+        position = 0
+        while position < len(data):
+            number, mask, _, length = _EVENT.unpack_from(data, position)
+            position += _EVENT.size
+            name = os.fsdecode(data[position : position + length].rstrip(b"\0"))
+            position += length
+            self._tell(number, _Mask(mask), name)
+
+    def _tell(self, number: int, mask: _Mask, name: str) -> None:
+        folder = self._folders.get(number)
+        if mask & _Mask.IGNORED:
+            self._folders.pop(number, None)
+        elif folder is not None or mask & _Mask.OVERFLOW:
+            self._handler(_Happened(mask, folder, name))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,7 +124,7 @@ class SocketWatcher:
 
     def __init__(self, registry: Path, changed: Callable[[Path], None], *, clock: Clock) -> None:
         self._registry, self._changed, self._clock = registry, changed, clock
-        self._inotify = Inotify(self._happened)
+        self._inotify = _Inotify(self._happened)
         self._has_inotify = False
         self._sockets: dict[Path, _Seen] = {}
         self._made: set[Path] = set()  # by what inotify tells, since the last look
@@ -64,8 +149,8 @@ class SocketWatcher:
         finally:
             self._inotify.close()
 
-    def _happened(self, event: Happened) -> None:
-        if event.folder is not None and event.mask & (Mask.CREATE | Mask.MOVED_TO):
+    def _happened(self, event: _Happened) -> None:
+        if event.folder is not None and event.mask & (_Mask.CREATE | _Mask.MOVED_TO):
             self._made.add(path := event.folder / event.name)
             self._complained.discard(path)
         self._look()
