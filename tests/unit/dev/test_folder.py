@@ -12,7 +12,6 @@ import pytest
 from mooring.base.clock import LoopClock
 from mooring.base.ending import Ending
 from mooring.dev import folder as folders
-from mooring.dev import leftovers
 from mooring.dev.folder import run_folder
 from mooring.dev.screen import PlainScreen
 from mooring.dev.story import Story
@@ -29,7 +28,7 @@ class World:
         monkeypatch.setattr(folders.tempfile, "tempdir", str(tmp_path))
         monkeypatch.setattr(folders, "read_mount_table", lambda: MountTable(self.mounts))
         monkeypatch.setattr(folders, "unmount", self._unmount)
-        monkeypatch.setattr(leftovers, "run", lambda *words: self.released.append(words[-1]))
+        monkeypatch.setattr(folders, "run", lambda *words: self.released.append(words[-1]))
         monkeypatch.setattr(folders.loops, "all_devices", lambda: frozenset(map(Path, self.devices)))
         self.devices: list[str] = []
         self.released: list[str] = []

@@ -15,9 +15,7 @@ from mooring.base.ending import Ending
 from mooring.base.errors import ConfigError
 from mooring.base.folders import hold
 from mooring.dev import folder as folders
-from mooring.dev import leftovers
-from mooring.dev.folder import PREFIX, run_folder
-from mooring.dev.leftovers import LOCK
+from mooring.dev.folder import LOCK, PREFIX, run_folder
 from mooring.dev.screen import PlainScreen
 from mooring.dev.story import Story
 from mooring.mounts.mountinfo import MountTable
@@ -36,10 +34,10 @@ class World:
         self.released: list[str] = []
         monkeypatch.setattr(folders.tempfile, "tempdir", str(self.temporary))
         monkeypatch.setattr(folders, "read_mount_table", lambda: MountTable([]))
-        monkeypatch.setattr(leftovers, "loop_devices_of", lambda file: [device for device, over in self.loops.items() if over == file])
-        monkeypatch.setattr(leftovers, "detach_loops", self._detach)
-        monkeypatch.setattr(leftovers.loops, "below", self._below)
-        monkeypatch.setattr(leftovers, "run", lambda *words: self._detach_one(Path(words[-1])))
+        monkeypatch.setattr(folders, "loop_devices_of", lambda file: [device for device, over in self.loops.items() if over == file])
+        monkeypatch.setattr(folders, "detach_loops", self._detach)
+        monkeypatch.setattr(folders.loops, "below", self._below)
+        monkeypatch.setattr(folders, "run", lambda *words: self._detach_one(Path(words[-1])))
 
     def _detach(self, backing: Path) -> None:
         for device in [device for device, over in self.loops.items() if over == backing]:
@@ -121,7 +119,7 @@ async def test_a_folder_that_can_not_be_removed_is_told(world: World, monkeypatc
     def refuses(folder: Path) -> None:
         raise OSError("no")
 
-    monkeypatch.setattr(leftovers, "remove_tree", refuses)
+    monkeypatch.setattr(folders, "remove_tree", refuses)
     with world.run():
         assert f"{dead}, left by a run that was killed, can't be removed: no" in world.shown.getvalue()
 
