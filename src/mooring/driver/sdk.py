@@ -17,19 +17,20 @@ log. A caller that gives up cancels the method. Serve a driver with `driver.serv
 
 from __future__ import annotations
 
+import difflib
 import functools
-from collections.abc import Collection
+import inspect
+from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 from google.protobuf.message import Message
 from google.protobuf.wrappers_pb2 import BoolValue
 
 from mooring.base.clock import Clock
-from mooring.csi.driver import Rpc
+from mooring.csi.driver import RPCS, Rpc
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.driver import segments
 from mooring.driver.capabilities import (
     CONTROLLER,
     GROUP_CONTROLLER,
@@ -40,10 +41,14 @@ from mooring.driver.capabilities import (
     serves,
 )
 from mooring.driver.checks import Advertised
-from mooring.driver.class_faults import class_fault
 from mooring.driver.guard import Guard, Observer, patiently
 from mooring.driver.services import Services
 from mooring.wire.grpc.codes import Code
+
+_TOPOLOGY = csi.PluginCapability.Service.VOLUME_ACCESSIBILITY_CONSTRAINTS
+
+_CLOSE: Final = 0.85
+"""difflib's ratio. `list_volume` and `create_vol` are as close, `clone_volume` is not."""
 
 __all__ = ["Code", "DriverError", "Plugin"]
 
@@ -80,7 +85,7 @@ class Plugin(Services):
         The guard sits on the object, not on the class: `super().create_volume(request)` in a driver built on another reaches the
         bare method. Raises TypeError for a driver that overrides half of a pair, or whose methods can't be RPC methods.
         """
-        if fault := class_fault(cls, Plugin):
+        if fault := _class_fault(cls, Plugin):
             raise TypeError(fault)
         absent = missing_partners(cls._overridden())
         if absent:
@@ -169,8 +174,80 @@ class Plugin(Services):
 
     async def node_get_info(self, request: csi.NodeGetInfoRequest) -> csi.NodeGetInfoResponse:
         """The node as the attributes describe it; override it where they change."""
-        if fault := segments.fault_of(self.node_segments, self.plugin_capabilities):
+        if fault := segments_fault(self.node_segments, self.plugin_capabilities):
             raise DriverError(Code.INTERNAL, f"{type(self).__name__}.node_segments {fault}")
-        found = segments.segments_of(self.node_segments)
+        found = _segments_of(self.node_segments)
         topology = csi.Topology(segments=found) if found else None
         return csi.NodeGetInfoResponse(node_id=self.node_id, max_volumes_per_node=self.node_volumes_max, accessible_topology=topology)
+
+
+def _squeezed(name: str) -> str:
+    """The same for `ListVolumes`, `listVolumes` and `list_volumes`."""
+    return name.replace("_", "").lower()
+
+
+_CALLS: Final[Mapping[str, str]] = {_squeezed(name): name for name in RPCS}
+
+
+def _short() -> Iterator[tuple[str, str]]:
+    """Shorter names of calls: without `controller_` or `node_` (the controller's where both have one), or without `volume`."""
+    for prefix in ("node_", "controller_"):
+        for name in RPCS:
+            if name.startswith(prefix):
+                yield _squeezed(name.removeprefix(prefix)), name
+                yield _squeezed(name).replace("volume", ""), name
+
+
+_SHORT: Final[Mapping[str, str]] = {short: name for short, name in _short() if short not in _CALLS}
+
+
+def _class_fault(driver: type, base: type) -> str | None:
+    """The problem of the methods that a driver's class adds to its base class, None for none."""
+    return next(_faults(driver, base), None)
+
+
+def _faults(driver: type, base: type) -> Iterator[str]:
+    own = (name for name in dir(driver) if not name.startswith("_"))
+    for name, value in ((name, getattr(driver, name, None)) for name in own):
+        if value is getattr(base, name, None):
+            continue
+        if name in RPCS and not _is_coroutine(value):
+            yield f"{driver.__name__}.{name} must be a coroutine: async def {name}(self, request), without yield"
+        elif name not in RPCS and (meant := _meant(name, value)):
+            yield f"{driver.__name__}.{name} is no call of CSI: did you mean {meant}? (the name of a helper begins with _)"
+
+
+def _meant(name: str, value: Any) -> str | None:
+    """The call whose name was meant. A plain function is taken for one only where capitals and underscores alone differ."""
+    squeezed = _squeezed(name)
+    if not inspect.isroutine(value):
+        return None
+    if squeezed in _CALLS or not _is_coroutine(value):
+        return _CALLS.get(squeezed)
+    close = difflib.get_close_matches(squeezed, _CALLS, n=1, cutoff=_CLOSE)
+    meant = _SHORT.get(squeezed) or (_CALLS[close[0]] if close else None)
+    return None if meant and name.startswith(f"{meant}_") else meant  # create_volume_dir: a step of that call
+
+
+def _is_coroutine(value: Any) -> bool:
+    """True for a coroutine function, also behind decorators that say what they wrap (functools.wraps)."""
+    return callable(value) and inspect.iscoroutinefunction(inspect.unwrap(value))
+
+
+def _segments_of(given: Any) -> Any:
+    """The value of `node_segments`, whatever that is. given: the attribute of a driver; a method is called."""
+    return given() if callable(given) else given
+
+
+def segments_fault(given: Any, capabilities: Collection[int]) -> str:
+    """Why the segments are no topology, "" where they are. capabilities: of the plugin; without topology there, none will do."""
+    if inspect.iscoroutinefunction(given):
+        return "is `async def`: make it a plain one, or override node_get_info"
+    found = _segments_of(given)
+    if not isinstance(found, Mapping) or not all(isinstance(word, str) for pair in found.items() for word in pair):
+        return f"gives {found!r}: give texts by their keys, as in {{'example.com/zone': 'a'}}"
+    if absent := [key for key, value in found.items() if not key or not value]:
+        return f"has no value for {absent[0]!r}: make it a property where it depends on node_id, which may come after __init__"
+    if not found and _TOPOLOGY in capabilities:
+        return "is empty, and plugin_flags announce VOLUME_ACCESSIBILITY_CONSTRAINTS: say where the node is, or drop the flag"
+    return ""

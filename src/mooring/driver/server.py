@@ -16,8 +16,7 @@ from mooring.csi.capabilities import DRIVER_NAME
 from mooring.csi.driver import RPCS, Rpc
 from mooring.csi.errors import DriverError
 from mooring.csi.in_process import Method, carried_out
-from mooring.driver.sdk import Plugin
-from mooring.driver.segments import fault_of
+from mooring.driver.sdk import Plugin, segments_fault
 from mooring.driver.steps import watched
 from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.server import Method as RpcMethod
@@ -78,7 +77,7 @@ def check_identity(plugin: object) -> None:
         return
     if not plugin.node_id:
         raise ConfigError(f"{kind.__name__} has no node_id: set it to what the driver calls this node, or override node_get_info")
-    if fault := fault_of(plugin.node_segments, plugin.plugin_capabilities):
+    if fault := segments_fault(plugin.node_segments, plugin.plugin_capabilities):
         raise ConfigError(f"{kind.__name__}.node_segments {fault}")
 
 
