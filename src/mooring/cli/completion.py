@@ -39,7 +39,7 @@ TABLES: Final[Mapping[str, str]] = {
     "doctor": "doctor:DoctorFlags",
     "driver": "",
     "driver hostpath": "hostpath_flags:HostPathFlags",
-    "driver new": "driver_new:NewFlags",
+    "driver new": "driver:NewFlags",
     "driver run": "driver_run:RunFlags",
     "fence": "fence:FenceFlags",
     "livenessprobe": "livenessprobe_program:ProbeFlags",

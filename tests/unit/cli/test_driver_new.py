@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from mooring.cli.driver import run
-from mooring.cli.driver_new import class_name, requirement
+from mooring.cli.driver import class_name, requirement, run
 from mooring.driver.testing import sanity_obstacle
 
 
