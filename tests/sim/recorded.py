@@ -14,9 +14,8 @@ import pytest
 
 from mooring.control.events import EventRecorder
 from mooring.control.flight.driver import RecordedDriver
-from mooring.control.flight.ports import RecordedClock
+from mooring.control.flight.ports import RecordedClock, RecordedWork, recorded
 from mooring.control.flight.recorder import Recorder
-from mooring.control.flight.work import RecordedWork, recorded
 from mooring.control.flight.writing import frozen
 from mooring.control.manager import Work
 from mooring.control.ordered_work import OrderedWork

@@ -85,7 +85,7 @@ class FlightRecorder(Generic[F]):
             return make(runtime, driver)
 
         def make_work() -> Work:
-            from mooring.control.flight.work import RecordedWork
+            from mooring.control.flight.ports import RecordedWork
 
             recorder, made = first.pop() if first else self._made(make, runtime, driver)
             self._recorder = recorder
@@ -96,8 +96,8 @@ class FlightRecorder(Generic[F]):
         return LeasedWorks((own,), works.beside)
 
     def _made(self, make: Make, runtime: Runtime, driver: Driver | None) -> tuple[Recorder, LeasedWorks]:
+        from mooring.control.flight.ports import recorded
         from mooring.control.flight.recorder import Recorder
-        from mooring.control.flight.work import recorded
 
         flags = self._setup.flags
         recorder = Recorder(runtime.clock, flags.flight_recorder_bytes, flags.flight_recorder_stuck_s, self._troubled)

@@ -75,7 +75,7 @@ def test_it_carries_no_driver_no_server_and_no_terminal() -> None:
 @pytest.mark.parametrize("room", ["cluster.snapshots", "cluster.attachdetach", "cluster.binder"])
 def test_a_recorder_beside_a_program_without_a_driver_needs_no_protobuf(room):
     """Which is 3 MiB."""
-    code = f"import sys, mooring.cli.flight, mooring.{room}.controller, mooring.control.flight.work, mooring.control.flight.writing"
+    code = f"import sys, mooring.cli.flight, mooring.{room}.controller, mooring.control.flight.ports, mooring.control.flight.writing"
     code += "; print([one for one in ('google.protobuf', 'mooring.csi.proto') if one in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "[]" == done.stdout.strip()

@@ -27,10 +27,9 @@ from mooring.control.controller import Controller
 from mooring.control.decision import Deciding, Decision
 from mooring.control.flight.driver import RecordedDriver
 from mooring.control.flight.entries import EVENT, error_of, fault_of
-from mooring.control.flight.ports import RecordedCluster
+from mooring.control.flight.ports import RecordedCluster, RecordedWork, recorded
 from mooring.control.flight.recorder import Recorder
 from mooring.control.flight.shown import shown
-from mooring.control.flight.work import RecordedWork, recorded
 from mooring.control.flight.writing import frozen
 from mooring.control.locks import KeyLock
 from mooring.control.manager import Manager

@@ -21,8 +21,8 @@ from mooring.base.randomness import Random
 from mooring.control.caches import Caches
 from mooring.control.controller import Controller
 from mooring.control.decision import Deciding, Decision, Failed
+from mooring.control.flight.ports import RecordedWork, recorded
 from mooring.control.flight.recorder import Recorder
-from mooring.control.flight.work import RecordedWork, recorded
 from mooring.control.manager import Manager
 from mooring.control.order import ORDER, ordered
 from mooring.control.ordered_work import OrderedWork

@@ -1,17 +1,21 @@
-"""The ports of a program with a recorder beside them: the API server, time, and chance. The driver stands apart: `driver.py`."""
+"""The ports and the work of a program with a recorder beside them. The driver stands apart: `driver.py`."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+import dataclasses
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, TypeVar
 
 from mooring.api.meta import Kind
 from mooring.base.clock import Clock, Instant
 from mooring.base.randomness import Random
 from mooring.control.flight.recorder import Recorder
+from mooring.control.manager import Work
 from mooring.control.order import ORDER
+from mooring.control.ordered_work import OrderedWork
+from mooring.control.runtime import Runtime
 from mooring.kube.cluster import EVERYTHING, Cluster, Request, Selection, Verb, WatchEvent
 from mooring.kube.errors import ApiError
 
@@ -112,3 +116,29 @@ class RecordedRandom(Random):
     def _drew(self, method: str, value: T) -> T:
         self._recorder.drew(method, value)
         return value
+
+
+def recorded(runtime: Runtime, recorder: Recorder) -> Runtime:
+    """The same ports, with the recorder beside them."""
+    return dataclasses.replace(
+        runtime,
+        cluster=RecordedCluster(runtime.cluster, recorder),
+        clock=RecordedClock(runtime.clock, recorder),
+        randomness=RecordedRandom(runtime.randomness, recorder),
+    )
+
+
+class RecordedWork(OrderedWork):
+    """recorder: also hears of the work's end, and of the driver's return."""
+
+    def __init__(self, make: Callable[[], Work], recorder: Recorder) -> None:
+        super().__init__(make, recorder)
+        self._recorder = recorder
+
+    async def drain(self, timeout_s: float) -> bool:
+        self._recorder.drained()
+        return await super().drain(timeout_s)
+
+    def driver_returned(self) -> None:
+        self._recorder.returned()
+        super().driver_returned()
