@@ -1,4 +1,7 @@
-"""The environment of a container: variables, and where they come from."""
+"""The environment of a container: variables, and where they come from.
+
+Variables and files may refer to fields of the pod itself, and to the resources of its containers, by the same rules.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,24 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from mooring.api import names
+from mooring.api.quantity import parse_quantity
 from mooring.apiserver import field_errors
 from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json
-from mooring.apiserver.rules import checks, podfields
+from mooring.apiserver.rules import checks
 from mooring.apiserver.rules.secret import key_reasons
+
+_LABELS: Final = "metadata.labels"
+_ANNOTATIONS: Final = "metadata.annotations"
+_KNOWN: Final = (
+    *(_ANNOTATIONS, _LABELS, "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.restartPolicy"),
+    *("spec.serviceAccountName", "spec.schedulerName", "status.phase", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"),
+)
+_OLD_NODE_NAME: Final = "spec.host"
+_AMOUNTS: Final = tuple(f"{part}.{name}" for part in ("limits", "requests") for name in ("cpu", "ephemeral-storage", "memory"))
+_HUGE: Final = ("limits.hugepages-", "requests.hugepages-")
+_BYTES: Final = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
+_CORES: Final = ("1m", "1")
 
 _NAME: Final = re.compile(r"[ -<>-~]+")
 _NAME_TEXT: Final = "a valid environment variable name must consist only of printable ASCII characters other than '='"
@@ -80,9 +96,9 @@ def _validate_source(variable: Json, field: str) -> Iterator[FieldCause]:
         yield field_errors.invalid(field, "", f"must specify one of: {named}")
         return
     if "fieldRef" in source:
-        yield from podfields.validate_field(source["fieldRef"], f"{field}.fieldRef", _FIELDS)
+        yield from validate_field(source["fieldRef"], f"{field}.fieldRef", _FIELDS)
     if "resourceFieldRef" in source:
-        yield from podfields.validate_amount(source["resourceFieldRef"], f"{field}.resourceFieldRef")
+        yield from validate_amount(source["resourceFieldRef"], f"{field}.resourceFieldRef")
     for name in ("configMapKeyRef", "secretKeyRef"):
         if name in source:
             yield from _validate_key(source[name], f"{field}.{name}")
@@ -112,3 +128,44 @@ def _validate_all_of(source: Json, field: str, number: int) -> list[FieldCause]:
         name, at = source[part].get("name", ""), f"{field}[{number}].{part}.name"
         found += checks.named(name, at, names.prefix_of(names.dns_subdomain)) if name else [field_errors.required(at)]
     return found
+
+
+def validate_field(reference: Json, field: str, allowed: Sequence[str]) -> list[FieldCause]:
+    """allowed: the fields that may be referred to here; of labels and annotations always one alone, by its key."""
+    path, version, at = reference["fieldPath"], reference["apiVersion"], f"{field}.fieldPath"
+    if not path:
+        return [field_errors.required(at)]
+    if version != "v1":
+        return [field_errors.invalid(at, path, f"error converting fieldPath: unsupported pod version: {version}")]
+    whole, bracket, key = path.removesuffix("']").partition("['")
+    if whole and bracket and path.endswith("']"):
+        if whole not in (_LABELS, _ANNOTATIONS):
+            return [field_errors.invalid(at, path, f"error converting fieldPath: field label does not support subscript: {path}")]
+        return checks.named(key.lower() if whole == _ANNOTATIONS else key, field, names.qualified_name)
+    if path not in (*_KNOWN, _OLD_NODE_NAME):
+        return [field_errors.invalid(at, path, f"error converting fieldPath: field label not supported: {path}")]
+    return checks.one_of("spec.nodeName" if path == _OLD_NODE_NAME else path, at, allowed)
+
+
+def validate_amount(reference: Json, field: str, *, of_container: bool = False) -> Iterator[FieldCause]:
+    """of_container: it has to say of which."""
+    resource = reference["resource"]
+    if of_container and not reference.get("containerName"):
+        yield field_errors.required(f"{field}.containerName")
+    elif not resource:
+        yield field_errors.required(f"{field}.resource")
+    elif not resource.startswith(_HUGE):
+        yield from checks.one_of(resource, f"{field}.resource", _AMOUNTS)
+    divisor = parse_quantity(reference["divisor"])
+    if divisor.value:
+        yield from _validate_divisor(resource, str(divisor), f"{field}.divisor")
+
+
+def _validate_divisor(resource: str, divisor: str, field: str) -> Iterator[FieldCause]:
+    name = resource.partition(".")[2]
+    if resource in _AMOUNTS and name == "cpu":
+        if divisor not in _CORES:
+            yield field_errors.invalid(field, resource, "only divisor's values 1m and 1 are supported with the cpu resource")
+    elif (resource in _AMOUNTS or resource.startswith(_HUGE)) and divisor not in _BYTES:
+        kind = {"memory": "memory", "ephemeral-storage": "local ephemeral storage"}.get(name, "hugepages")
+        yield field_errors.invalid(field, resource, f"only divisor's values {', '.join(_BYTES)} are supported with the {kind} resource")

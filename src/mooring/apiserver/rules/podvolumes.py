@@ -10,7 +10,7 @@ from mooring.api.quantity import parse_quantity
 from mooring.apiserver import field_errors, metadata
 from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json
-from mooring.apiserver.rules import checks, claimspec, podfields, volumesources
+from mooring.apiserver.rules import checks, claimspec, podenv, volumesources
 from mooring.apiserver.rules.podshape import MESSAGES
 
 SOURCES: Final = tuple(MESSAGES["VolumeSource"].fields)
@@ -147,9 +147,9 @@ def _validate_downward(content: Json, field: str) -> Iterator[FieldCause]:
             text = "fieldRef and resourceFieldRef can not be specified simultaneously"
             yield field_errors.invalid(field, "resource", text)
         if "fieldRef" in item:
-            yield from podfields.validate_field(item["fieldRef"], f"{field}.fieldRef", _FILES)
+            yield from podenv.validate_field(item["fieldRef"], f"{field}.fieldRef", _FILES)
         elif "resourceFieldRef" in item:
-            yield from podfields.validate_amount(item["resourceFieldRef"], f"{field}.resourceFieldRef", of_container=True)
+            yield from podenv.validate_amount(item["resourceFieldRef"], f"{field}.resourceFieldRef", of_container=True)
         else:
             yield field_errors.required(field, "one of fieldRef and resourceFieldRef is required")
 
