@@ -18,7 +18,7 @@ from mooring.control.result import Because
 from mooring.csi.driver import Driver
 from mooring.dev.browser.buttons import Act, Buttons
 from mooring.dev.browser.feed import LINES_MAX, Feed, Listeners
-from mooring.dev.browser.serving import serving
+from mooring.dev.browser.shown import serving
 from mooring.dev.controllers import Controllers
 from mooring.dev.live.board import Board, NodeRow, VolumeRow
 from mooring.dev.power import OFF, ON
