@@ -20,8 +20,7 @@ from mooring.cluster.binder.scheduling import reasons as why
 from mooring.cluster.binder.scheduling import wake_topics
 from mooring.cluster.binder.scheduling.assumed_bindings import AssumedBinding
 from mooring.cluster.binder.scheduling.claims import PodClaims, check_claims
-from mooring.cluster.binder.scheduling.disk_conflicts import has_conflict
-from mooring.cluster.binder.scheduling.node_filters import exceeds_limits, why_not_here
+from mooring.cluster.binder.scheduling.node_filters import exceeds_limits, has_conflict, why_not_here
 from mooring.cluster.binder.scheduling.prebind import PlanFailed, missing_claims
 from mooring.cluster.binder.scheduling.view import View
 from mooring.cluster.binder.scheduling.volume_filters import VolumeFilters, VolumeVerdict

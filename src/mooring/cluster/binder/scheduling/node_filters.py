@@ -1,4 +1,7 @@
-"""Whether a pod may be on a node, whatever its volumes are, and whether the node may have so many volumes more. Pure.
+"""Whether a pod may be on a node: by itself, by the disks that it names, and by the number of its volumes. Pure.
+
+A disk that a pod names itself may be named by another pod of the node, too (kube-scheduler's VolumeRestrictions filter): of four kinds, a
+GCE disk, an iSCSI or a Ceph volume may have several readers and no writer, an EBS volume one user.
 
 The limits of volumes are those that drivers report in CSINode. Differs from kube-scheduler: a volume that is attached to the node already,
 by a VolumeAttachment alone, is not counted twice.
@@ -15,7 +18,7 @@ from mooring.api.core import Node, PersistentVolumeClaim, Taint
 from mooring.api.inline_volumes import inline_volumes_of
 from mooring.api.matching import node_matches, tolerates
 from mooring.api.meta import Key, key_of
-from mooring.api.pods import Pod, Toleration
+from mooring.api.pods import Pod, Toleration, Volume
 from mooring.cluster.binder.scheduling import reasons as why
 from mooring.cluster.binder.scheduling.view import View, is_ready
 from mooring.cluster.binder.view import BY_NODE
@@ -102,3 +105,31 @@ def _attached(view: View, node_name: str) -> Iterator[Unique]:
         spec = attachment.spec.source.inline_volume_spec if pv is None else pv.spec
         if spec is not None and spec.csi is not None:
             yield attachment.spec.attacher, spec.csi.volume_handle
+
+
+def has_conflict(view: View, pod: Pod, node_name: str) -> bool:
+    """True when a pod on the node has a disk that this pod can't share with it."""
+    disks = [volume for volume in pod.spec.volumes or () if _is_restricted(volume)]
+    if not disks:
+        return False
+    there = [volume for other in view.pods_on(node_name) for volume in other.spec.volumes or () if _is_restricted(volume)]
+    return any(_clash(one, other) for one in disks for other in there)
+
+
+def _is_restricted(volume: Volume) -> bool:
+    return bool(volume.gce_persistent_disk or volume.aws_elastic_block_store or volume.iscsi or volume.rbd)
+
+
+def _clash(one: Volume, other: Volume) -> bool:
+    if one.gce_persistent_disk and other.gce_persistent_disk:
+        gce, there = one.gce_persistent_disk, other.gce_persistent_disk
+        return gce.pd_name == there.pd_name and not (gce.read_only and there.read_only)
+    if one.aws_elastic_block_store and other.aws_elastic_block_store:
+        return one.aws_elastic_block_store.volume_id == other.aws_elastic_block_store.volume_id
+    if one.iscsi and other.iscsi:
+        return one.iscsi.iqn == other.iscsi.iqn and not (one.iscsi.read_only and other.iscsi.read_only)
+    if one.rbd and other.rbd:
+        image, its = one.rbd, other.rbd
+        is_same = set(image.monitors) & set(its.monitors) and (image.pool, image.image) == (its.pool, its.image)
+        return bool(is_same) and not (image.read_only and its.read_only)
+    return False

@@ -1,21 +1,29 @@
-"""Whether a pod's volumes can be used on a node, and which: kube-scheduler's VolumeBinding filter. Pure."""
+"""Whether a pod's volumes can be used on a node, and which: kube-scheduler's VolumeBinding filter. Pure.
+
+For volumes that are still to be made a node needs room: CSIStorageCapacity, less what is promised to others. Differs from kube-scheduler,
+which looks at each claim alone and reserves nothing: two claims of one pod, or of two pods, can't both count on the same free space.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 
-from mooring.api.binding import NO_PROVISIONER, request_of
+from mooring.api.binding import NO_PROVISIONER, amount, request_of
 from mooring.api.classes import class_of
 from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim
-from mooring.api.matching import fits_node, topology_matches
+from mooring.api.matching import fits_node, selects, topology_matches
 from mooring.api.meta import Key, key_of
+from mooring.api.storage import CSIStorageCapacity
 from mooring.cluster.binder.match import best_match
 from mooring.cluster.binder.scheduling import reasons as why
 from mooring.cluster.binder.scheduling.claims import PodClaims
-from mooring.cluster.binder.scheduling.storage_capacity import Promised, counts_room, has_room, promised
 from mooring.cluster.binder.scheduling.view import View
+from mooring.cluster.binder.view import BY_CLASS, BY_RESERVING
+
+_Promised = Mapping[str, Decimal]
+"""Bytes promised to claims without a volume, by node name."""
 
 ZONE_LABELS = (
     "topology.kubernetes.io/zone",
@@ -40,7 +48,7 @@ class VolumeFilters:
     def __init__(self, view: View, claims: PodClaims) -> None:
         self._view, self._claims = view, claims
         self._own = frozenset(key_of(claim) for claim in claims.delayed)
-        self._promised: dict[str, Promised] = {}
+        self._promised: dict[str, _Promised] = {}
 
     def on(self, node: Node) -> VolumeVerdict:
         """The reasons why the volumes can't be used on this node, all together; or the volumes and claims to bind."""
@@ -96,16 +104,16 @@ class VolumeFilters:
                 storage_class.allowed_topologies, node.metadata.labels
             ):
                 reasons.append(why.CONFLICT)
-            elif counts_room(self._view, storage_class.provisioner):
+            elif _counts_room(self._view, storage_class.provisioner):
                 earlier = before.get(class_name, Decimal(0))
-                if not has_room(self._view, class_name, node, size, earlier, self._taken(class_name)):
+                if not _has_room(self._view, class_name, node, size, earlier, self._taken(class_name)):
                     reasons.append(why.FULL)
                 before[class_name] = earlier + size
         return reasons
 
-    def _taken(self, class_name: str) -> Promised:
+    def _taken(self, class_name: str) -> _Promised:
         if class_name not in self._promised:
-            self._promised[class_name] = promised(self._view, class_name, self._own)
+            self._promised[class_name] = _promised(self._view, class_name, self._own)
         return self._promised[class_name]
 
     def _zone_reasons(self, node: Node) -> list[str]:
@@ -119,3 +127,48 @@ class VolumeFilters:
                 if name in zones and labels.get(name) not in zones[name].split("__"):
                     return [why.ZONE]
         return []
+
+
+def _counts_room(view: View, provisioner: str) -> bool:
+    """True for drivers that publish their capacity."""
+    driver = view.drivers.get(Key("", provisioner))
+    return driver is not None and bool(driver.spec.storage_capacity)
+
+
+def _promised(view: View, class_name: str, but: frozenset[Key]) -> _Promised:
+    """The bytes promised on each node to claims of a class. but: the claims that are being decided on, which don't block themselves."""
+    sums: dict[str, Decimal] = {}
+    for claim in _reserving(view, class_name):
+        if key_of(claim) not in but:
+            node_name = view.selected_node(claim) or ""
+            sums[node_name] = sums.get(node_name, Decimal(0)) + request_of(claim)
+    return sums
+
+
+def _reserving(view: View, class_name: str) -> list[PersistentVolumeClaim]:
+    found = {key_of(claim): claim for claim in view.claims.by(BY_RESERVING, class_name)}
+    for key in view.plans.provisioning():
+        claim = view.claims.get(key)
+        if claim is not None and not claim.spec.volume_name and class_of(claim) == class_name:
+            found[key] = claim
+    return list(found.values())
+
+
+def _has_room(view: View, class_name: str, node: Node, size: Decimal, before: Decimal, taken: _Promised) -> bool:
+    """True when one capacity object takes a volume of this size. before: bytes for others of the same pod."""
+    return any(_takes(view, one, node, size, before, taken) for one in view.capacities.by(BY_CLASS, class_name))
+
+
+def _takes(view: View, one: CSIStorageCapacity, node: Node, size: Decimal, before: Decimal, taken: _Promised) -> bool:
+    limit = one.maximum_volume_size if one.maximum_volume_size is not None else one.capacity
+    if limit is None or one.node_topology is None or not selects(one.node_topology, node.metadata.labels):
+        return False
+    if amount(limit) < size:
+        return False
+    others = before + sum((amount for name, amount in taken.items() if _is_of(view, one, name)), Decimal(0))
+    return not others or one.capacity is None or others + size <= amount(one.capacity)
+
+
+def _is_of(view: View, one: CSIStorageCapacity, node_name: str) -> bool:
+    node = view.node(node_name)
+    return node is not None and one.node_topology is not None and selects(one.node_topology, node.metadata.labels)
