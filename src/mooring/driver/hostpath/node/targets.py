@@ -1,23 +1,38 @@
-"""The host-path driver's volumes are published at paths: recorded first, mounted then; unmounted and removed first, forgotten then."""
+"""The host-path driver's volumes are published at paths: recorded first, mounted then; unmounted and removed first, forgotten then.
+
+A pod's own volume is made by the call that publishes it, and deleted by the one that unpublishes it. For a driver with VOLUME_MOUNT_GROUP a
+volume's files are given to a group.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import stat
 from pathlib import Path
+from typing import Final
+
+import msgspec
 
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.driver.hostpath.creating import KIND, planned
 from mooring.driver.hostpath.node import checks
-from mooring.driver.hostpath.node.groups import give_to_group
-from mooring.driver.hostpath.node.inline import InlineCalls
+from mooring.driver.hostpath.node.part import NodePart
 from mooring.driver.hostpath.node.staging import check_mountable, release_unused
 from mooring.driver.hostpath.publishing import check_reach
 from mooring.driver.hostpath.state import Target, Use, Volume
+from mooring.driver.hostpath.volumes import remove_data, take_back
+from mooring.driver.sdk import Plugin
 from mooring.mounts import targets
 from mooring.wire.grpc.codes import Code
 
+_INLINE_BYTES: Final = 100 << 20
 
-class Targets(InlineCalls):
+
+class Targets(Plugin):
+    _node: NodePart
+
     async def node_publish_volume(self, request: csi.NodePublishVolumeRequest) -> csi.NodePublishVolumeResponse:
         target = targets.plain(request.target_path)
         async with self._node.alone_with(request.volume_id):
@@ -58,7 +73,7 @@ class Targets(InlineCalls):
         try:
             await node.run(lambda: node.mounts.publish(source, staging, path))
             if group is not None and not readonly and not volume.is_block:
-                await node.run(lambda: give_to_group(path, group))
+                await node.run(lambda: _give_to_group(path, group))
         except DriverError:
             if not was_there:
                 with contextlib.suppress(DriverError):  # what can't be undone stays recorded: the caller unpublishes it
@@ -112,3 +127,82 @@ class Targets(InlineCalls):
             await node.run(lambda: targets.withdraw(own))
         await node.save_use(volume.id, left)
         await release_unused(node, volume)
+
+    # a pod's own volumes
+
+    async def _created_inline(self, request: csi.NodePublishVolumeRequest) -> None:
+        """The volume under an id of our own, whatever its caller calls it: an id becomes a path. Raises DriverError."""
+        core = self._node.core
+        volume_id = f"vol-{core.randomness.uid()}"
+        creation = self._creation(request)
+        volume = planned(core.state, creation, core.layout, core.limits, volume_id, core.now_ns(), images=core.options.images)
+        volume = msgspec.structs.replace(volume, inline_id=request.volume_id)
+        try:
+            core.folder.make(volume.id, volume.capacity_bytes if volume.is_file else None)
+        except OSError as error:
+            raise DriverError(Code.INTERNAL, f"the volume's data can't be made: {error.strerror}") from None
+        core.journal.put(core.state.with_volume(volume))
+        try:
+            await core.journal.flushed()
+        except DriverError:
+            take_back(core, volume)
+            raise
+
+    def _creation(self, request: csi.NodePublishVolumeRequest) -> csi.CreateVolumeRequest:
+        kind = request.volume_context.get(KIND, "")
+        creation = csi.CreateVolumeRequest(
+            name=f"ephemeral-{request.volume_id}",
+            capacity_range={"required_bytes": _INLINE_BYTES},
+            volume_capabilities=[request.volume_capability],
+            parameters={KIND: kind} if kind else {},
+        )
+        layout = self._node.core.layout
+        if layout.has_topology:
+            creation.accessibility_requirements.requisite.add(segments=layout.nodes[self._node.node_id])
+        return creation
+
+    async def _delete_inline(self, volume: Volume) -> None:
+        core = self._node.core
+        core.journal.put(core.state.without(volume.id))
+        await core.journal.flushed()
+        await remove_data(core, volume.id)
+
+
+def _give_to_group(path: Path, group: int) -> None:
+    """The group owns, reads and writes all that is in the folder, and what is made there later. Raises OSError."""
+    with contextlib.closing(_Folder(path)) as top:
+        _give(top.descriptor, group)
+        for _, folders, files, folder in os.fwalk(".", dir_fd=top.descriptor, follow_symlinks=False):
+            for name in (*folders, *files):
+                _give_entry(folder, name, group)
+
+
+class _Folder:
+    def __init__(self, path: Path) -> None:
+        self.descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+
+
+def _give_entry(folder: int, name: str, group: int) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISLNK(status.st_mode):
+            os.chown(name, -1, group, dir_fd=folder, follow_symlinks=False)
+            return
+        descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        try:
+            _give_path(f"/proc/self/fd/{descriptor}", status, group)
+        finally:
+            os.close(descriptor)
+
+
+def _give(descriptor: int, group: int) -> None:
+    _give_path(f"/proc/self/fd/{descriptor}", os.fstat(descriptor), group)
+
+
+def _give_path(path: str, status: os.stat_result, group: int) -> None:
+    os.chown(path, -1, group)
+    is_folder = stat.S_ISDIR(status.st_mode)
+    os.chmod(path, stat.S_IMODE(status.st_mode) | (0o2770 if is_folder else 0o660))
