@@ -4,8 +4,8 @@ It is what `mooring dev` runs, and what drivers can be measured by: every call i
 (`hostpath/journal.py`), and a kill at any moment loses nothing that was answered (`hostpath/statefile.py`). It serves volumes that it has
 created, and pods' own volumes; for a PersistentVolume made by hand, call CreateVolume first and take the id as the volume's handle.
 
-The controller's calls are in `volumes.py`, `attachments.py`, `snapshots.py`, `group_snapshots.py` and `questions.py`; the node's in
-`node/staging.py`, `node/targets.py` and `node/figures.py`.
+The controller's calls are in `volumes.py`, `attachments.py` and `snapshots.py`; the node's in `node/staging.py`,
+`node/targets.py` and `node/figures.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from mooring.driver.capabilities import NODE, Capability, Expansion, NodeCapabil
 from mooring.driver.hostpath.attachments import AttachmentCalls
 from mooring.driver.hostpath.core import Core
 from mooring.driver.hostpath.filling import Filling
-from mooring.driver.hostpath.group_snapshots import GroupSnapshots
 from mooring.driver.hostpath.journal import StateJournal
 from mooring.driver.hostpath.layout import NodeTopology, Segments, StorageLimits
 from mooring.driver.hostpath.node.figures import Figures
@@ -34,10 +33,9 @@ from mooring.driver.hostpath.node.staging import StagingCalls
 from mooring.driver.hostpath.node.targets import Targets
 from mooring.driver.hostpath.node.volume_locks import CrossNodeLocks
 from mooring.driver.hostpath.options import HostpathOptions
-from mooring.driver.hostpath.questions import QuestionCalls
-from mooring.driver.hostpath.snapshots import Snapshots
+from mooring.driver.hostpath.snapshots import GroupSnapshots, Snapshots
 from mooring.driver.hostpath.statefile import StateFolder, encoded
-from mooring.driver.hostpath.volumes import VolumeCalls
+from mooring.driver.hostpath.volumes import QuestionCalls, VolumeCalls
 
 DRIVER_NAME: Final = "hostpath.csi.mooring"
 _GROUP_CALLS: Final = frozenset({"create_volume_group_snapshot", "delete_volume_group_snapshot", "get_volume_group_snapshot"})
