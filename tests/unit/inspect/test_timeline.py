@@ -20,12 +20,10 @@ from mooring.base.errors import ConfigError
 from mooring.base.flags import UsageError
 from mooring.base.text import visible
 from mooring.inspect.scene import EventSource, SeenEvent, Unseen
+from mooring.inspect.timeline.moments import fields_of, maker_of, owner_of, program_of, states, told, written
 from mooring.inspect.timeline.page import STEP, as_page, places_of
-from mooring.inspect.timeline.states import states
 from mooring.inspect.timeline.story import Timeline, gaps_of, in_order
-from mooring.inspect.timeline.told import program_of, told
 from mooring.inspect.timeline.traces import Lane, Moment, Source, Traced, traced
-from mooring.inspect.timeline.writers import fields_of, maker_of, owner_of, written
 from mooring.kube.errors import Forbidden
 from tests.support.builders import DRIVER, Json, a_claim, a_class, a_csi_driver, a_lease, a_pod, a_volume, an_attached_va
 from tests.support.cluster_world import EPOCH_S

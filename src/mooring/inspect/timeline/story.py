@@ -16,11 +16,9 @@ from mooring.api.migration import driver_and_handle
 from mooring.api.volume_names import unique_name
 from mooring.inspect.replay.record import Record
 from mooring.inspect.scene import Scene, Unseen
+from mooring.inspect.timeline.moments import states, terms, told, written
 from mooring.inspect.timeline.recorded import recorded
-from mooring.inspect.timeline.states import states
-from mooring.inspect.timeline.told import terms, told
 from mooring.inspect.timeline.traces import Lane, Moment, Source, Traced
-from mooring.inspect.timeline.writers import written
 
 GAP_S: Final = 5.0
 

@@ -12,7 +12,7 @@ from mooring.api.meta import ApiStruct, Condition, ObjectMeta
 
 
 class ManagedFields(ApiStruct, frozen=True):
-    """What a manager owns. time: of its last write to any of it. fields_v1: maps in maps, see `writers.py`."""
+    """What a manager owns. time: of its last write to any of it. fields_v1: maps in maps, see `moments.py`."""
 
     manager: str = ""
     operation: str = ""
