@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from mooring.inspect.unstick.driver_word import Witness
     from mooring.inspect.unstick.facts import Facts
     from mooring.inspect.unstick.look import Look
+    from mooring.inspect.unstick.table import Verdict
     from mooring.inspect.unstick.take_off import Removal
-    from mooring.inspect.unstick.verdict import Verdict
     from mooring.kube.cluster import Cluster
 
 CLEAN, CANNOT, LEFT = 0, 1, 3

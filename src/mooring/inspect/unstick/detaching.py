@@ -18,8 +18,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.inspect.left_behind import finalizer_of, handle_of
 from mooring.inspect.unstick.driver_word import RPC, Witness
 from mooring.inspect.unstick.facts import DriverWord, Facts
-from mooring.inspect.unstick.table import verdicts
-from mooring.inspect.unstick.verdict import Verdict
+from mooring.inspect.unstick.table import Verdict, verdicts
 from mooring.kube.cluster import Cluster
 from mooring.sidecars.attacher.view import NODE_ID_ANNOTATION
 

@@ -8,7 +8,7 @@ from typing import Any
 from mooring.base.text import visible
 from mooring.inspect.points import rows_of
 from mooring.inspect.printing import WIDTH, wrapped
-from mooring.inspect.unstick.verdict import Verdict
+from mooring.inspect.unstick.table import Verdict
 
 Outcomes = Mapping[str, str]
 """For finalizers that were to go: what kept them on, "" for nothing."""

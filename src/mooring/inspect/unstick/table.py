@@ -18,14 +18,36 @@ from mooring.api.snapshot_names import (
     IN_GROUP_FINALIZER,
 )
 from mooring.inspect.left_behind import finalizer_of
-from mooring.inspect.points import Objection, Point
+from mooring.inspect.points import Objection, Point, Proof, objections_in, proofs_in
 from mooring.inspect.unstick import snapshots, volumes
 from mooring.inspect.unstick.facts import Facts
 from mooring.inspect.unstick.liveness import PROTECTION, SNAPSHOTS
-from mooring.inspect.unstick.verdict import Verdict
 from mooring.sidecars.provisioner.names import CLONE_FINALIZER, SNAPSHOT_FINALIZER, VOLUME_FINALIZER
 
 ATTACHER_PREFIX: Final = "external-attacher/"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Verdict:
+    """On one finalizer. setter: the program that sets it and takes it off. protects: what would be lost or leaked without it."""
+
+    finalizer: str
+    setter: str
+    protects: str
+    points: tuple[Point, ...]
+
+    @property
+    def proofs(self) -> tuple[Proof, ...]:
+        return proofs_in(self.points)
+
+    @property
+    def objections(self) -> tuple[Objection, ...]:
+        return objections_in(self.points)
+
+    @property
+    def may_go(self) -> bool:
+        """True where something proves it, and nothing speaks against it."""
+        return bool(self.proofs) and not self.objections
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

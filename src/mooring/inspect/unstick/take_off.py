@@ -12,8 +12,7 @@ from mooring.inspect.removed_driver import take_off
 from mooring.inspect.told_event import tell, user_of
 from mooring.inspect.unstick.facts import Facts
 from mooring.inspect.unstick.look import Look
-from mooring.inspect.unstick.table import verdicts
-from mooring.inspect.unstick.verdict import Verdict
+from mooring.inspect.unstick.table import Verdict, verdicts
 from mooring.kube.cluster import Cluster
 from mooring.kube.errors import ApiError, Conflict
 
