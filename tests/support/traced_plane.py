@@ -17,7 +17,7 @@ from mooring.base.clock import LoopClock
 from mooring.base.ending import Ending
 from mooring.base.randomness import Random
 from mooring.cli.node_agent import traced_client
-from mooring.conform.breaches import Breaches
+from mooring.conform.watched import Breaches
 from mooring.control.order import ordered
 from mooring.control.ordered_work import OrderedWork
 from mooring.control.runtime import Runtime

@@ -158,10 +158,9 @@ async def _asked(flags: ConformFlags, home: Path, path: Path, command: CommandLi
     from mooring.base.clock import LoopClock
     from mooring.conform.checks.all import CHECKS
     from mooring.conform.disk import Disk
-    from mooring.conform.program import DriverProcess
     from mooring.conform.report import line
     from mooring.conform.runner import Result
-    from mooring.conform.session import asking, judge, shares_mounts
+    from mooring.conform.session import DriverProcess, asking, judge, shares_mounts
 
     clock = LoopClock()
     progress = sys.stdout if (flags.o or flags.output) == "text" else sys.stderr

@@ -158,8 +158,7 @@ async def _serve(flags: RunFlags, words: str = "") -> int:
 @contextlib.contextmanager
 def _watched(plugin: Plugin) -> Iterator[object]:
     """The driver under the rules of CSI: the log names each that it breaks, and at the end all of them."""
-    from mooring.conform.breaches import Breaches
-    from mooring.conform.methods import WatchedMethods
+    from mooring.conform.watched import Breaches, WatchedMethods
 
     breaches = Breaches(_tell, sees_mounts=True)
     yield WatchedMethods(plugin, breaches.watch_at_proxy(where=""))

@@ -7,9 +7,9 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from mooring.base.clock import Clock
-from mooring.conform.breaches import Breaches
 from mooring.conform.proxy.faults import Faults
 from mooring.conform.proxy.proxy import Passed, Proxy
+from mooring.conform.watched import Breaches
 from mooring.csi.wire_driver import WireDriver
 from mooring.dev.drivers import Sockets
 from mooring.dev.story import Story

@@ -16,8 +16,7 @@ from typing import Final
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
 from mooring.base.metrics import Metrics
-from mooring.conform.breaches import Breaches
-from mooring.conform.watched import WatchedDriver
+from mooring.conform.watched import Breaches, WatchedDriver
 from mooring.control.runtime import Runtime
 from mooring.csi.client import CallObserver
 from mooring.csi.socket_driver import SocketDriver

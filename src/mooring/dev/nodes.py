@@ -9,8 +9,7 @@ from typing import Any, Final, TypeVar
 
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError, first_of
-from mooring.conform.breaches import Breaches
-from mooring.conform.watched import WatchedDriver
+from mooring.conform.watched import Breaches, WatchedDriver
 from mooring.csi.driver import Call
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi

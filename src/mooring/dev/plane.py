@@ -34,9 +34,8 @@ from mooring.base.errors import ConfigError, first_of
 from mooring.base.folders import refusal
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
-from mooring.conform.breaches import Breaches
 from mooring.conform.proxy.faults import Faults
-from mooring.conform.watched import WatchedDriver
+from mooring.conform.watched import Breaches, WatchedDriver
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.driver_form import Form, ReferenceDriver
 from mooring.csi.session import DriverChanged, Session

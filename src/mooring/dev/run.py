@@ -14,9 +14,9 @@ from mooring.base.clock import Clock
 from mooring.base.ending import Ending
 from mooring.base.errors import ConfigError, MooringError
 from mooring.base.randomness import Random
-from mooring.conform.breaches import Breaches
 from mooring.conform.proxy.faults import Faults
 from mooring.conform.running_time import running_time
+from mooring.conform.watched import Breaches
 from mooring.csi.driver import Driver
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.driver_form import ReferenceDriver

@@ -11,8 +11,7 @@ from mooring.api.coordination import LEASES, NODE_LEASE_NAMESPACE
 from mooring.api.core import EVENTS, NODES
 from mooring.api.meta import Kind
 from mooring.base.clock import Clock
-from mooring.conform.breaches import Breaches, superfluous
-from mooring.conform.watched import WatchedDriver
+from mooring.conform.watched import Breaches, WatchedDriver, superfluous
 from mooring.csi.client import CallObserver
 from mooring.csi.driver import A, Call, Q, Rpc
 from mooring.csi.errors import DriverError

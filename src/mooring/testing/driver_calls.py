@@ -10,8 +10,7 @@ from typing import Any, Final
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
 from mooring.conform.call.names import BY_NAME
-from mooring.conform.sight import Sight
-from mooring.conform.watched import Watch
+from mooring.conform.watched import Sight, Watch
 from mooring.csi.book.rule import Breach
 from mooring.csi.book.watcher import Watcher
 from mooring.csi.driver import A, Call, Q, Rpc

@@ -16,7 +16,7 @@ from mooring.apiserver.store import ObjectStore
 from mooring.base.clock import Clock
 from mooring.base.ending import Ending
 from mooring.base.randomness import Random
-from mooring.conform.sight import Sight
+from mooring.conform.watched import Sight
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.driver import Call
 from mooring.csi.driver_capabilities import capabilities_of
@@ -30,9 +30,9 @@ from mooring.dev.options import Patience
 from mooring.dev.seed_objects import register
 from mooring.dev.story import Story
 from mooring.kube.cluster import Cluster
-from mooring.testing.api_faults import ApiFaults
 from mooring.testing.driver_calls import DriverCalls
 from mooring.testing.drivers import DriverUnderTest, Wanted, started
+from mooring.testing.faults import ApiFaults
 from mooring.testing.node import NodeUnderTest, Surroundings
 from mooring.wire.grpc.codes import Code
 

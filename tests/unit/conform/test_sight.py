@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mooring.conform.sight import Sight
+from mooring.conform.watched import Sight
 from mooring.csi.book.exchange import Place
 from mooring.mounts.mountinfo import MountTable, parse
 
