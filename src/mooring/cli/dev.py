@@ -20,7 +20,7 @@ from mooring.base.flags import Parsed, flag, options_from
 from mooring.base.units import format_duration
 from mooring.cli import dev_power
 from mooring.cli.driver_run import OPTIONS
-from mooring.cli.hostpath_kinds import TOPOLOGY
+from mooring.cli.hostpath_flags import TOPOLOGY
 from mooring.cli.limits import check_not_negative
 from mooring.cli.people import check_server_parts, leave, run_for_people, say_gone, story_log
 from mooring.cli.process import Command

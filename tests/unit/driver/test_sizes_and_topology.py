@@ -9,7 +9,7 @@ import pytest
 
 from mooring.base.errors import ConfigError
 from mooring.base.randomness import Random
-from mooring.cli.hostpath_kinds import CAPABILITIES
+from mooring.cli.hostpath_flags import CAPABILITIES
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.capabilities import Capability, Service
 from mooring.driver.hostpath.driver import HostPath
