@@ -10,11 +10,11 @@ import pytest
 from mooring.api.meta import Key
 from mooring.apiserver.api_errors import no_such_resource
 from mooring.apiserver.custom.definition_kind import CUSTOM_RESOURCE_DEFINITIONS
-from mooring.apiserver.kinds import version_order
 from mooring.apiserver.listing import ListScope
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules.event import EVENTS, NEW_EVENTS
 from mooring.apiserver.store import ObjectStore
+from mooring.apiserver.tables import version_order
 from mooring.kube.errors import BadRequest, Invalid, NotServed
 from tests.support.customkinds import GROUP, a_definition, a_version, an_object, spec_of
 from tests.unit.apiserver.objects import NOW, create, decoded, patch

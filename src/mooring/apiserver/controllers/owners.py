@@ -11,9 +11,9 @@ import msgspec
 
 from mooring.api.meta import Key
 from mooring.apiserver.deletion import FOREGROUND, ORPHAN
-from mooring.apiserver.kinds import Path
 from mooring.apiserver.resource import Resource
 from mooring.apiserver.table import Stored
+from mooring.apiserver.tables import Path
 
 _OWNERS: Final = b'"ownerReferences"'
 _DELETED: Final = b'"deletionTimestamp"'

@@ -15,9 +15,9 @@ from mooring.apiserver.custom.columns_and_scale import columns_of, fields_of, sc
 from mooring.apiserver.custom.object_validation import Validator, decode_embedded
 from mooring.apiserver.custom.pruning import FromFloat, drop_nulls, fill, prune, settle_floats, whole_numbers
 from mooring.apiserver.custom.structural_schema import Structure, has_rules, structure_of
-from mooring.apiserver.kinds import version_order
 from mooring.apiserver.metadata import META_MESSAGES
 from mooring.apiserver.resource import Action, Custom, CustomColumn, Json, OtherObjects, Resource, ScalePaths, Status, StorageVersion
+from mooring.apiserver.tables import version_order
 from mooring.kube.errors import Forbidden
 
 if TYPE_CHECKING:
