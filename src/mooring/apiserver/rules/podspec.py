@@ -10,7 +10,7 @@ from mooring.api import names
 from mooring.apiserver import field_errors, metadata
 from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json
-from mooring.apiserver.rules import addresses, checks, podcontainers, podplacement, podresources, podsecurity, podvolumes, podwindows
+from mooring.apiserver.rules import addresses, checks, podcontainers, podplacement, podresources, podsecurity, podvolumes
 
 RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
 _DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
@@ -63,7 +63,7 @@ def validate(spec: Json, name: str | None) -> Iterator[FieldCause]:
     if "os" in spec:
         system = spec["os"]["name"]
         yield from checks.one_of(system, "spec.os", ("linux", "windows")) if system else [field_errors.required("spec.os.name")]
-    yield from podwindows.validate_pod(spec)
+    yield from podsecurity.validate_system(spec)
 
 
 def _parts_of_the_host(spec: Json) -> Iterator[str]:
