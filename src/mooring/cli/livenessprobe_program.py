@@ -104,8 +104,7 @@ async def _live(flags: ProbeFlags) -> None:
     """Raises ConfigError, and DriverError for a driver that does not tell its name."""
     from mooring.csi.call_counts import CallCounts
     from mooring.csi.wire_driver import WireDriver
-    from mooring.sidecars.livenessprobe.page import CONTENT_TYPE, metrics_page, process_started_s
-    from mooring.sidecars.livenessprobe.probe import Prober
+    from mooring.sidecars.livenessprobe.probe import CONTENT_TYPE, Prober, metrics_page, process_started_s
 
     clock, calls, started_s = LoopClock(), CallCounts(), process_started_s()
     prober = Prober(
