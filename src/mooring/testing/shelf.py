@@ -10,9 +10,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from mooring.base.errors import ConfigError
-from mooring.testing.api_faults import WRITES
 from mooring.testing.cluster import AsyncCluster
 from mooring.testing.drivers import THEIRS
+from mooring.testing.faults import WRITES
 
 CALLERS: Final[Mapping[str, str]] = {
     "CreateVolume": "provisioner",
