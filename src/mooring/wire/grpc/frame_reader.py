@@ -7,10 +7,30 @@ from typing import Any, Final, Generic, TypeVar
 
 from mooring.wire.grpc import frames
 from mooring.wire.grpc.frames import BrokenConnection, ErrorCode
-from mooring.wire.grpc.header_block import HeaderBlock
 from mooring.wire.grpc.header_decoder import HeaderDecoder
 
+_FRAMES_MAX: Final = 1_000
+"""For one block. A server that fills its frames needs 512 for 8 MiB."""
+
 F = TypeVar("F")
+
+
+class _HeaderBlock:
+    """A block of which more is to come. ended: its HEADERS frame had END_STREAM. bytes_max: of the block as it is sent."""
+
+    __slots__ = ("_bytes_max", "_frames", "bytes", "ended", "stream_id")
+
+    def __init__(self, stream_id: int, first: bytes, ended: bool, bytes_max: int) -> None:
+        self.stream_id, self.bytes, self.ended = stream_id, bytearray(first), ended
+        self._bytes_max, self._frames = bytes_max, 1
+
+    def add(self, part: bytes) -> None:
+        """Raises BrokenConnection when it gets too long, or comes in too many pieces."""
+        self._frames += 1
+        self.bytes += part
+        if len(self.bytes) > self._bytes_max or self._frames > _FRAMES_MAX:
+            what = f"{len(self.bytes)} bytes in {self._frames} frames"
+            raise BrokenConnection(ErrorCode.ENHANCE_YOUR_CALM, f"a header block of {what}, and no end")
 
 
 class FrameReader(Generic[F]):
@@ -41,7 +61,7 @@ class FrameReader(Generic[F]):
         self._decoder = decoder
         self._begun = False
         self._rest = b""
-        self._block: HeaderBlock | None = None
+        self._block: _HeaderBlock | None = None
 
     def read(self, data: bytes | bytearray | memoryview) -> None:
         """Takes in what was read; keeps less than one frame. Raises BrokenConnection: never call it again then."""
@@ -85,7 +105,7 @@ class FrameReader(Generic[F]):
         if flags & frames.END_HEADERS:
             self._tell_headers(stream_id, self._decoder.decode(payload), ended)
         else:
-            self._block = HeaderBlock(stream_id, payload, ended, self._header_bytes_max)
+            self._block = _HeaderBlock(stream_id, payload, ended, self._header_bytes_max)
 
     def _continuation(self, flags: int, stream_id: int, payload: bytes) -> None:
         if self._block is None:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final
 
 from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.frames import END_STREAM, BrokenConnection, ErrorCode, header_frames, rst_stream, window_update
-from mooring.wire.grpc.literals import TABLE_EMPTIED
+from mooring.wire.grpc.literals import STATUS_200, TABLE_EMPTIED, literal, named
 from mooring.wire.grpc.sending import Sending
-from mooring.wire.grpc.serving.answers import HEADERS, TRAILERS_OK, error_headers
 from mooring.wire.grpc.serving.call_headers import CallHeaders
 from mooring.wire.grpc.serving.events import Asked, Dropped, Event
 from mooring.wire.grpc.serving.limits import ServerLimits
 from mooring.wire.grpc.serving.request import Refusal, Request, Wrong
 from mooring.wire.grpc.settings import WINDOW_DEFAULT, PeerSettings
+
+_CONTENT_TYPE, _STATUS = 31, 8  # in HPACK's static table
+_ESCAPED: Final = re.compile(rb"[^\x20-\x24\x26-\x7e]")
+_GRPC: Final = named(_CONTENT_TYPE, b"application/grpc")
+_READS: Final = literal(b"grpc-accept-encoding", b"identity")  # to whom this is news: who has sent something compressed
+
+_HEADERS: Final = STATUS_200 + _GRPC
+"""Before the message of an answer that is one."""
+
+_TRAILERS_OK: Final = literal(b"grpc-status", b"0")
 
 WASTED_MAX: Final = 1_000
 """Calls that a client has dropped at once, or begun beyond its limit, more than were answered: each costs us more than its client."""
@@ -51,8 +61,8 @@ class ServedCalls:
         if (stream := self._asked(stream_id)) is not None:
             self._wasted = max(0, self._wasted - 1)
             stream.unsent = b"\x00%b%b" % (len(message).to_bytes(4), message)
-            stream.trailers = header_frames(stream_id, TRAILERS_OK, self._frame_bytes_max, END_STREAM)
-            self._sending.begin(stream, self._block(HEADERS))
+            stream.trailers = header_frames(stream_id, _TRAILERS_OK, self._frame_bytes_max, END_STREAM)
+            self._sending.begin(stream, self._block(_HEADERS))
             if not stream.unsent:
                 self._close(stream)
 
@@ -60,14 +70,14 @@ class ServedCalls:
         """Ends a call with an error. text: of any length; some clients take 8 KiB."""
         if (stream := self._asked(stream_id)) is not None:
             self._wasted = max(0, self._wasted - 1)
-            self._end(stream, error_headers(code, text))
+            self._end(stream, _error_headers(code, text))
 
     def end_all(self, text: str) -> None:
         """Nobody waits any more for what is being carried out; who still listens hears that."""
         for stream in list(self._streams.values()):
             if stream.is_carried_out:
                 self._events.append(Dropped(stream.id))
-                self._end(stream, error_headers(Code.UNAVAILABLE, text))
+                self._end(stream, _error_headers(Code.UNAVAILABLE, text))
         self._streams.clear()
 
     # -- what the client sends
@@ -163,7 +173,7 @@ class ServedCalls:
         if isinstance(wrong, ErrorCode):
             self._reset(stream, wrong)
         elif wrong is not None:
-            self._end(stream, error_headers(wrong.code, wrong.text, wrong.http_status))
+            self._end(stream, _error_headers(wrong.code, wrong.text, wrong.http_status))
 
     def _end(self, stream: Request, block: bytes) -> None:
         """Ends a stream with an answer that is headers alone. A client that has more to say hears that nobody listens."""
@@ -210,3 +220,15 @@ class ServedCalls:
         if stream.received > WINDOW_BYTES // 2:
             self._sending.put(window_update(stream.id, stream.received))
             stream.received = 0
+
+
+def _error_headers(code: int, text: str, http_status: int = 200) -> bytes:
+    """The whole of an answer without a message: headers and trailers in one, with an error's code and text."""
+    status = STATUS_200 if http_status == 200 else named(_STATUS, str(http_status).encode())
+    block = status + _GRPC + literal(b"grpc-status", str(code).encode()) + literal(b"grpc-message", percent_encoded(text))
+    return block + _READS if code == Code.UNIMPLEMENTED else block
+
+
+def percent_encoded(text: str) -> bytes:
+    """A text as grpc-message has it: UTF-8, with the printable ASCII as it is, but for the sign itself."""
+    return _ESCAPED.sub(lambda byte: b"%%%02X" % byte[0][0], text.encode(errors="replace"))

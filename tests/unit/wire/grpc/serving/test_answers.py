@@ -9,7 +9,7 @@ import hpack
 import pytest
 
 from mooring.wire.grpc.codes import Code
-from mooring.wire.grpc.serving.answers import percent_encoded
+from mooring.wire.grpc.serving.calls import percent_encoded
 from mooring.wire.grpc.serving.connection import ServerConnection
 from mooring.wire.grpc.serving.events import Asked, Dropped
 from mooring.wire.grpc.serving.limits import FEW
