@@ -18,8 +18,8 @@ from mooring.cluster.workloads.deployments import decide as deployments
 from mooring.cluster.workloads.deployments import rollout
 from mooring.cluster.workloads.deployments.revisions import DESIRED, HASH_LABEL, HISTORY, MAX, REVISION, max_surge, max_unavailable
 from mooring.cluster.workloads.deployments.status import looked_at_again_s
+from mooring.cluster.workloads.jobs import decide as job_status
 from mooring.cluster.workloads.jobs import decide as jobs
-from mooring.cluster.workloads.jobs import status as job_status
 from mooring.cluster.workloads.jobs import tally as tallies
 from mooring.cluster.workloads.ownership import claim
 from mooring.cluster.workloads.pods import available_in_s, first_to_go, share_of, template_hash

@@ -9,8 +9,7 @@ from mooring.base.clock import Clock
 from mooring.cluster.workloads.conditions import is_true
 from mooring.cluster.workloads.decision import CreatePods, DeletePod
 from mooring.cluster.workloads.jobs import reasons as why
-from mooring.cluster.workloads.jobs.decide import SUSPENDED, Action, Discount, End, Remove, decide, is_finished
-from mooring.cluster.workloads.jobs.status import status_of
+from mooring.cluster.workloads.jobs.decide import SUSPENDED, Action, Discount, End, Remove, decide, is_finished, status_of
 from mooring.cluster.workloads.jobs.tally import TRACKING, Failures, Tally, count, seen_failures
 from mooring.cluster.workloads.ownership import claim, reference
 from mooring.cluster.workloads.pods import from_template
