@@ -35,14 +35,15 @@ from mooring.base.folders import refusal
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
 from mooring.conform.proxy.faults import Faults
+from mooring.conform.proxy.proxy import Passed, Proxy
 from mooring.conform.watched import Breaches, WatchedDriver
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.driver_form import Form, ReferenceDriver
 from mooring.csi.session import DriverChanged, Session
+from mooring.csi.wire_driver import WireDriver
 from mooring.dev.controllers import Controllers
 from mooring.dev.drivers import Sockets, Starter
 from mooring.dev.extras import Extras, extras_of, install
-from mooring.dev.faults import with_faults
 from mooring.dev.introduction import LastFailure, asked_again, introduced
 from mooring.dev.node import REGISTRATION, Shared
 from mooring.dev.nodes import Nodes, node_ids
@@ -165,7 +166,7 @@ class _Build:
         if faults is None:
             return sockets
         run = self._folder / "run"
-        return await with_faults(sockets, faults, run, stack, story=self._story, breaches=self.breaches, clock=self._clock)
+        return await _with_faults(sockets, faults, run, stack, story=self._story, breaches=self.breaches, clock=self._clock)
 
     async def session(self, stack: AsyncExitStack, group: asyncio.TaskGroup, sockets: Sockets) -> tuple[Session, list[asyncio.Task[None]]]:
         """The driver, connected and identified, and the tasks that end with it. Raises ConfigError."""
@@ -239,3 +240,31 @@ async def _end_on_failure(durability: Durability) -> None:
     """Raises ConfigError when the objects can't be saved any more."""
     await durability.failed()
     raise ConfigError(f"the API objects could not be saved: {durability.failure}; a restart shows what was saved last")
+
+
+async def _with_faults(
+    sockets: Sockets, faults: Faults, folder: Path, stack: AsyncExitStack, *, story: Story, breaches: Breaches, clock: Clock
+) -> Sockets:
+    """The sockets of proxies, which stand until the stack is closed. faults: of all of them. folder: for these. Raises ConfigError."""
+
+    def tell(passed: Passed) -> None:
+        if passed.fault is not None:
+            story.happened("proxy", f"{passed.name}: {passed.fault} ({passed.fault.place})")
+
+    nodes = {path: node for node, path in sockets.nodes.items()}
+    proxied: dict[Path, Path] = {}
+    for number, path in enumerate(dict.fromkeys((sockets.controller, *nodes))):
+        await _until_there(path, sockets, clock)
+        watch = breaches.watch_at_proxy(nodes.get(path, ""))
+        proxy = Proxy(str(path), faults=faults, watch=watch, tell=tell, clock=clock)
+        proxied[path] = folder / f"p{number}"
+        await stack.enter_async_context(proxy.serving(proxied[path]))
+    moved = {node: proxied[path] for node, path in sockets.nodes.items()}
+    return dataclasses.replace(sockets, controller=proxied[sockets.controller], nodes=moved)
+
+
+async def _until_there(path: Path, sockets: Sockets, clock: Clock) -> None:
+    client = WireDriver(str(path), clock=clock)
+    client.absent = sockets.absent
+    await client.connect(sockets.patience_s, sockets.advice)
+    await client.close()

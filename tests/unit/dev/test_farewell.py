@@ -14,7 +14,7 @@ from mooring.base import ending as endings
 from mooring.base.clock import LoopClock
 from mooring.base.ending import Ending
 from mooring.base.randomness import Random
-from mooring.dev.farewell import end_pods
+from mooring.dev.run import end_pods
 from mooring.dev.screen import PlainScreen
 from mooring.dev.story import Story
 from mooring.kube.cluster import Cluster
