@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mooring.base.errors import ConfigError
-from mooring.kube.client.proxy import checked_proxy, environment_proxy
+from mooring.kube.client.kubeconfig import checked_proxy, environment_proxy
 
 PROXY = "http://proxy:3128"
 

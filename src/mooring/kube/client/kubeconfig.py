@@ -1,28 +1,31 @@
 """Finds the API server and the user: in a kubeconfig file, a list of them, or the pod's service account.
 
 Rules as kubectl's: an explicit path, else the files of KUBECONFIG merged, else ~/.kube/config, else the service account of the pod.
-Every mistake is found at the start, and reported with its file, field and remedy.
+Every mistake is found at the start, and reported with its file, field and remedy. An HTTP proxy is the kubeconfig's, else the
+environment's, which is read as Go programs do.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
+from urllib.parse import SplitResult, urlsplit
 
 from mooring.base.errors import ConfigError
 from mooring.base.log import logger
 from mooring.kube.client.config import ClusterConfig, KubeconfigUser, Pem, Tls, clean_token, read_file
 from mooring.kube.client.kubefile import KubeconfigEntry, KubeFile, merged, read_kube_file
 from mooring.kube.client.kubeuser import read_user
-from mooring.kube.client.proxy import checked_proxy, environment_proxy, is_loopback, split_url
 from mooring.kube.client.tls import client_context
 
 _log = logger(__name__)
 
 SERVICE_ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 _NAMES_SHOWN_MAX: Final = 10
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
 def load(path: str, environ: Mapping[str, str], *, context: str = "") -> ClusterConfig:
@@ -69,7 +72,7 @@ def in_cluster(environ: Mapping[str, str], folder: str = SERVICE_ACCOUNT, *, rem
     if clean_token(read_file(token_file, f"{where}: service account token").decode(errors="replace")) is None:
         raise ConfigError(f'{where}: the file "{token_file}" holds no token')
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
-    split_url(server, f"{where}: KUBERNETES_SERVICE_HOST with KUBERNETES_SERVICE_PORT")
+    _split_url(server, f"{where}: KUBERNETES_SERVICE_HOST with KUBERNETES_SERVICE_PORT")
     tls = Tls(authority=Pem(f"{where}: service account CA", path=f"{folder}/ca.crt"))
     client_context(tls)
     user, proxy = KubeconfigUser(token_file=token_file), environment_proxy(server, environ)
@@ -102,7 +105,7 @@ def _from_file(file: KubeFile, environ: Mapping[str, str], context_name: str) ->
         tls,
         KubeconfigUser() if user is None else read_user(user, cluster, tls, server, environ),
         _proxy(cluster, server, environ),
-        compressed=not is_loopback(server),
+        compressed=not _is_loopback(urlsplit(server).hostname or ""),
     )
 
 
@@ -125,7 +128,7 @@ def _server(cluster: KubeconfigEntry, tls: Tls) -> str:
     if "://" not in text:
         secure = tls.authority is not None or tls.insecure or tls.certificate is not None
         text = f"{'https' if secure else 'http'}://{text}"
-    parts = split_url(text, where)
+    parts = _split_url(text, where)
     if parts.scheme not in ("https", "http"):
         raise ConfigError(f'{where}: its scheme is "{parts.scheme}", must be https or http')
     if parts.query or parts.fragment or "@" in parts.netloc:
@@ -152,3 +155,84 @@ def _tls(cluster: KubeconfigEntry, user: KubeconfigEntry | None) -> Tls:
 def _proxy(cluster: KubeconfigEntry, server: str, environ: Mapping[str, str]) -> str:
     own = cluster.text("proxy-url")
     return checked_proxy(own, f"{cluster.where}: proxy-url") if own else environment_proxy(server, environ)
+
+
+def checked_proxy(url: str, where: str) -> str:
+    """The proxy's URL with its scheme. Raises ConfigError, without the URL: it may hold a password."""
+    if "://" not in url:
+        url = f"http://{url}"
+    parts = _split_url(url, where)
+    if parts.scheme not in _DEFAULT_PORTS:
+        raise ConfigError(f'{where}: a proxy of the kind "{parts.scheme}" is not supported, only http and https')
+    return url
+
+
+def environment_proxy(server: str, environ: Mapping[str, str]) -> str:
+    """HTTPS_PROXY or HTTP_PROXY unless NO_PROXY covers the server, as golang.org/x/net/http/httpproxy reads them. Raises ConfigError."""
+    parts = urlsplit(server)
+    name = f"{parts.scheme.upper()}_PROXY"
+    for variable in (name, name.lower()):
+        if environ.get(variable):
+            bypassed = _is_bypassed(parts, environ.get("NO_PROXY") or environ.get("no_proxy") or "")
+            return "" if bypassed else checked_proxy(environ[variable], f"environment variable {variable}")
+    return ""
+
+
+def _split_url(url: str, where: str) -> SplitResult:
+    """The parts of an absolute URL with a host and a usable port. Raises ConfigError, without the URL."""
+    try:
+        parts = urlsplit(url)
+        usable = bool(parts.hostname) and parts.port != 0 and url.isascii() and url.isprintable() and " " not in url
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ConfigError(f"{where}: is not a URL of the form https://host:port")
+    return parts
+
+
+def _is_bypassed(parts: SplitResult, no_proxy: str) -> bool:
+    host = (parts.hostname or "").rstrip(".")
+    port = parts.port or _DEFAULT_PORTS[parts.scheme]
+    address = _address(host)
+    if _is_loopback(host):
+        return True
+    return any(_covers(rule.strip().lower(), host, port, address) for rule in no_proxy.split(",") if rule.strip())
+
+
+def _is_loopback(host: str) -> bool:
+    address = _address(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
+
+
+def _covers(rule: str, host: str, port: int, address: ipaddress.IPv4Address | ipaddress.IPv6Address | None) -> bool:
+    """One item of NO_PROXY: `*`, an address, a network, or a domain, the last three perhaps with a port."""
+    if rule == "*":
+        return True
+    network = _network(rule)
+    if network is not None:
+        return address is not None and address in network
+    name, colon, wanted_port = rule.rpartition(":")
+    if not colon or (not wanted_port.isdecimal() and not rule.startswith("[")):
+        name, wanted_port = rule, ""
+    if wanted_port and wanted_port != str(port):
+        return False
+    wanted_address = _address(name.strip("[]"))
+    if wanted_address is not None:
+        return address == wanted_address
+    if name.startswith("*."):
+        name = name[1:]
+    return host.endswith(name) if name.startswith(".") else host == name or host.endswith(f".{name}")
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return None
