@@ -11,10 +11,10 @@ from __future__ import annotations
 import abc
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from mooring.api.core import PersistentVolume, PersistentVolumeClaim, reference_to
+from mooring.api.core import SECRETS, PersistentVolume, PersistentVolumeClaim, SecretReference, reference_to
 from mooring.api.meta import Key, key_of
 from mooring.base.backoff import retry_backoff
 from mooring.base.clock import rfc3339
@@ -27,12 +27,14 @@ from mooring.control.events import EventRecorder
 from mooring.control.object_writer import ObjectWriter
 from mooring.control.result import Result, Vanished
 from mooring.control.runtime import Runtime
+from mooring.control.secrets import SecretError, secret_values
 from mooring.control.topics import Topic
 from mooring.csi.driver import Driver
 from mooring.kube.cache.informer import Informer
+from mooring.kube.errors import ApiError
 from mooring.kube.patch import strategic_patch
 from mooring.sidecars.resizer.decision import WatchPods
-from mooring.sidecars.resizer.secrets import Secrets
+from mooring.sidecars.resizer.memory import Memory
 from mooring.sidecars.resizer.view import Body, View
 
 log = logger(__name__)
@@ -60,7 +62,7 @@ class ClaimReconciler(abc.ABC):
     ) -> None:
         self._clock, self._view, self._calls, self._driver, self._events = runtime.clock, view, calls, driver, events
         self._claims, self._volumes, self._told = claims, volumes, EventOnce(events, runtime.clock)
-        self._secrets, self._options = Secrets(runtime, view.memory), view.options
+        self._secrets, self._options = _Secrets(runtime, view.memory), view.options
 
     # -- one decision
 
@@ -243,3 +245,30 @@ class ClaimController:
         """Something has changed that could heal this claim: it is tried again at once, also where the driver held it for infeasible."""
         self._memory.hurry(key)
         self.controller.retry_now((key,))
+
+
+class _Secrets:
+    """memory: has the version that the driver had last."""
+
+    def __init__(self, runtime: Runtime, memory: Memory) -> None:
+        self._cluster, self._clock, self._memory = runtime.cluster, runtime.clock, memory
+
+    async def load(self, claim: PersistentVolumeClaim, ref: SecretReference) -> Mapping[str, str]:
+        """The values. Raises Failed."""
+        try:
+            secret = await self._cluster.get(SECRETS, ref.name, ref.namespace)
+            values = secret_values(secret)
+        except (ApiError, SecretError) as error:
+            raise Failed(f"error getting secret {ref.name} in namespace {ref.namespace}: {error}") from error
+        self._memory.change(claim, secret_version=secret.metadata.resource_version)
+        return values
+
+    async def look(self, claim: PersistentVolumeClaim, ref: SecretReference) -> None:
+        """A claim whose Secret has changed is no longer held for infeasible. Raises nothing: a Secret that is gone heals nothing."""
+        self._memory.change(claim, looked_at=self._clock.now())
+        try:
+            secret = await self._cluster.get(SECRETS, ref.name, ref.namespace)
+        except ApiError:
+            return
+        if secret.metadata.resource_version != self._memory.of(claim).secret_version:
+            self._memory.change(claim, slow_target="")
