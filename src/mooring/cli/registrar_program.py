@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import io
+import sys
+import threading
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -21,7 +25,6 @@ from mooring.base.stopping import unless_stopped
 from mooring.base.watchdog import watched
 from mooring.cli.limits import check_positive
 from mooring.cli.process import Command, Machine, Setup, run_command
-from mooring.cli.stacks import stack_routes
 from mooring.cli.tables import REMOVED, AddressFlags, DropInFlags, ProcessFlags
 
 _log = logger(__name__)
@@ -123,7 +126,7 @@ async def _live(flags: RegistrarFlags, machine: Machine) -> None:
         return Reply(503, f"not ready: {registrar.obstacle}\n") if registrar.obstacle else Reply(200, "ok")
 
     routes: Mapping[str, Route] = {HEALTHZ: live, READYZ: ready}
-    server = Diagnostics({**routes, **(stack_routes() if flags.enable_pprof else {})}, any_method=True)
+    server = Diagnostics({**routes, **(_stack_routes() if flags.enable_pprof else {})}, any_method=True)
     if address:
         await server.start(address)
     try:
@@ -148,3 +151,23 @@ async def _driver_name(flags: RegistrarFlags) -> str:
     if not name:
         raise ConfigError("driver name is empty")
     return name
+
+
+def _stack_routes() -> Mapping[str, Route]:
+    """`/debug/pprof/` and Go's paths for stacks and command line. Profiles of CPU and heap are not there: py-spy and memray make those."""
+    return {"/debug/pprof/": _stacks, "/debug/pprof/goroutine": _stacks, "/debug/pprof/cmdline": _command_line}
+
+
+async def _stacks() -> Reply:
+    page = io.StringIO()
+    for task in asyncio.all_tasks():
+        frames = ((frame, frame.f_lineno or 0) for frame in task.get_stack())  # compiled coroutines, as gRPC's, are on no line
+        page.write(f"task {task.get_name()}\n{''.join(traceback.StackSummary.extract(frames).format())}")
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    for ident, frame in sys._current_frames().items():
+        page.write(f"thread {names.get(ident, ident)}\n{''.join(traceback.format_stack(frame))}")
+    return Reply(200, page.getvalue())
+
+
+async def _command_line() -> Reply:
+    return Reply(200, "\0".join(sys.argv))
