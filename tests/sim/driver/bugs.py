@@ -24,7 +24,7 @@ from mooring.driver.hostpath.node import targets as node_targets
 from mooring.driver.hostpath.node.figures import Figures
 from mooring.driver.hostpath.node.mount_mode import MountMode
 from mooring.driver.hostpath.node.part import NodePart
-from mooring.mounts import devices, filesystems, loops, targets
+from mooring.mounts import filesystems, loops, targets
 from mooring.mounts.mountinfo import MountTable
 from mooring.wire.grpc.codes import Code
 from tests.sim.planting import Bug, both
@@ -67,8 +67,8 @@ def _removals_cross_mounts() -> Planted:
 def _unknown_is_empty() -> Planted:
     """A device on which blkid finds nothing is formatted."""
     return both(
-        mock.patch.object(devices, "check_empty", return_value=None),
-        mock.patch.object(filesystems.devices, "signature_on", lambda device: _known(device)),
+        mock.patch.object(filesystems, "check_empty", return_value=None),
+        mock.patch.object(filesystems, "signature_on", lambda device: _known(device)),
     )
 
 

@@ -177,7 +177,7 @@ def test_a_mark_that_a_kill_left_on_a_whole_file_system_does_not_outlive_its_fir
 ) -> None:
     device = a_device(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr("mooring.mounts.devices.forget_formatting", lambda _: None)
+        patch.setattr("mooring.mounts.filesystems.forget_formatting", lambda _: None)
         filesystems.prepare(device)
     assert b"mooring" in device.read_bytes()
     filesystems.prepare(device)
