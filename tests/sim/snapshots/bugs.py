@@ -20,8 +20,8 @@ from mooring.kube.cache.informer import Cause
 from mooring.kube.cluster import Patch
 from mooring.kube.patch import merge_patch, remove_finalizer
 from mooring.sidecars.snapshotter import decide, decide_after, decide_after_group, questions, reconcile, view
+from mooring.sidecars.snapshotter.decide_after import after_refused
 from mooring.sidecars.snapshotter.decide_after_group import Matching
-from mooring.sidecars.snapshotter.decide_unknown import after_refused
 from mooring.sidecars.snapshotter.kinds import GROUPS, SINGLES
 from mooring.sidecars.snapshotter.reconcile import Reconciler
 from mooring.sidecars.snapshotter.view import is_given_up, row_of

@@ -13,9 +13,11 @@ from mooring.sidecars.snapshotter.decide_after import (
     after_asked,
     after_believed,
     after_created,
+    after_looked_for,
+    after_refused,
+    after_unsaved,
     as_json,
 )
-from mooring.sidecars.snapshotter.decide_unknown import after_looked_for, after_refused, after_unsaved
 from mooring.sidecars.snapshotter.requests import CreateOrder
 from mooring.wire.grpc.codes import Code
 from tests.support.builders import DELETED, typed

@@ -10,9 +10,8 @@ from mooring.api.snapshot_names import GROUP_BEING_CREATED, GROUP_BEING_DELETED,
 from mooring.control.decision import Decision
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.snapshotter import reasons as why
-from mooring.sidecars.snapshotter.decide_after import as_json
+from mooring.sidecars.snapshotter.decide_after import after_unsaved, as_json
 from mooring.sidecars.snapshotter.decide_after_group import Matching, after_answered, matched
-from mooring.sidecars.snapshotter.decide_unknown import after_unsaved
 from mooring.sidecars.snapshotter.decision import Action, Ask, Create, Delete, Failure, LookUpClass, Mark, Release, Tell, Unmark, Way
 from mooring.sidecars.snapshotter.memory import Memory
 from tests.support.builders import DELETED, Json, a_group_class, a_group_content, typed

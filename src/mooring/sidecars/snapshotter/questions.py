@@ -11,9 +11,16 @@ from mooring.csi.driver import Call, Driver
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.snapshotter import decision as d
-from mooring.sidecars.snapshotter.decide_after import After, after_asked, after_believed, stranger
+from mooring.sidecars.snapshotter.decide_after import (
+    After,
+    after_asked,
+    after_believed,
+    after_looked_for,
+    after_unasked,
+    after_unlisted,
+    stranger,
+)
 from mooring.sidecars.snapshotter.decide_after_group import after_group
-from mooring.sidecars.snapshotter.decide_unknown import after_looked_for, after_unasked, after_unlisted
 from mooring.sidecars.snapshotter.kinds import Content
 from mooring.sidecars.snapshotter.requests import CreateOrder, Made, list_of_volume_request
 from mooring.sidecars.snapshotter.view import View

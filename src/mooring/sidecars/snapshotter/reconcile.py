@@ -26,9 +26,8 @@ from mooring.kube.cluster import Patch
 from mooring.kube.errors import ApiError, BadRequest, Invalid, NotFound, TooLarge
 from mooring.kube.patch import json_patch, merge_patch, remove_finalizer, set_fields, test
 from mooring.sidecars.snapshotter import decision as d
-from mooring.sidecars.snapshotter.decide_after import After, after_created, as_json, stranger
+from mooring.sidecars.snapshotter.decide_after import After, after_created, after_refused, after_unsaved, as_json, is_refusal, stranger
 from mooring.sidecars.snapshotter.decide_after_group import after_group
-from mooring.sidecars.snapshotter.decide_unknown import after_refused, after_unsaved, is_refusal
 from mooring.sidecars.snapshotter.kinds import SINGLES, Content, Row
 from mooring.sidecars.snapshotter.questions import Questions, Unasked
 from mooring.sidecars.snapshotter.requests import Made
