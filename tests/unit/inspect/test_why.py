@@ -693,7 +693,7 @@ async def test_a_plane_without_pods_names_the_place_of_its_log() -> None:
 async def test_a_plane_without_pods_names_none_of_the_node_s_driver() -> None:
     world = WhyWorld()
     pod = await world.bound()
-    await world.patch(CSI_DRIVERS, "csi.test", {"metadata": {"annotations": {LOG_PLACE: "the terminal of mooring dev"}}})
+    await world.patch(CSI_DRIVERS, "csi.test", {"metadata": {"annotations": {LOG_PLACE: "the terminal\nof mooring dev"}}})
     await world.create(an_attached_va(VA, "pv", "n1"))
     await world.tell(pod, "FailedMount", "driver name csi.test not found in the list of registered CSI drivers")
     commands = [one["line"] for one in (await world.blocking("pod/web"))["commands"]]

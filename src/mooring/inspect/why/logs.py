@@ -19,6 +19,7 @@ _POD: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _ON_NODES: Final = "node-driver-registrar"
 _COLUMNS: Final = "NODE:.spec.nodeName,NAMESPACE:.metadata.namespace,POD:.metadata.name,CONTAINERS:.spec.containers[*].name"
 _ON_DEV: Final = "on a mooring dev there are none: its terminal has each call of the driver, with the answer"
+_PLACE_LENGTH_MAX: Final = 200
 
 
 def log_command(scene: Scene | None, program: str, driver: str) -> Command:
@@ -35,7 +36,7 @@ def log_command(scene: Scene | None, program: str, driver: str) -> Command:
 def log_outside_pods(scene: Scene | None) -> Command | None:
     """The place that a plane without pods, as `mooring dev`, names on its CSIDriver: a comment for the shell; nothing is to be typed."""
     places = (annotation(one, LOG_PLACE) for one in (scene.drivers.values() if scene is not None else ()))
-    place = next(filter(None, places), "")
+    place = " ".join(next(filter(None, places), "").split())[:_PLACE_LENGTH_MAX]  # (somebody's text, which must stay a comment)
     return Command(f"# look at {place}", "it has each call of the driver, with the answer; no pods run here") if place else None
 
 
