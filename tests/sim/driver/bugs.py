@@ -168,7 +168,7 @@ def _exact_sizes_are_refused() -> Planted:
 
 def _groups_are_forgotten() -> Planted:
     """What is made later in a volume is not its group's."""
-    return mock.patch.object(node_targets, "give_to_group", lambda path, group: os.chown(path, -1, group))
+    return mock.patch.object(node_targets, "_give_to_group", lambda path, group: os.chown(path, -1, group))
 
 
 BUGS: Final[Mapping[str, Bug]] = {
