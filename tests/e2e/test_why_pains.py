@@ -1,4 +1,4 @@
-"""`mooring why` in three situations of the day that come without an error where people look (P2, P6 and P15 of what hurts users today).
+"""`mooring why` in situations of the day that come without an error where people look (P2, P6, P15 and P21 of what hurts users today).
 
 On a real control plane with the Go sidecars, and on the embedded one. `why` names the cause, and what it waits for heals it.
 """
@@ -15,7 +15,7 @@ import pytest
 from mooring.csi.errors import Code
 from tests.e2e.nights import DRIVER, Night, go_plane, our_plane
 from tests.e2e.test_why_nights import a_pod_with, live_through
-from tests.support.builders import a_claim, a_csi_node, a_pod
+from tests.support.builders import a_claim, a_class, a_csi_node, a_pod
 from tests.support.folder_driver import FolderDriver
 from tests.support.waiting import eventually
 
@@ -73,7 +73,19 @@ def node_is_full(night: Night) -> None:
     night.is_healed("pod/waits")
 
 
-PAINS: Final[tuple[Callable[[Night], None], ...]] = (wanted_again, node_object_gone, node_is_full)
+def class_of_elsewhere(night: Night) -> None:
+    """No node is in the only zone that the class allows."""
+    terms = [{"matchLabelExpressions": [{"key": "example.com/zone", "values": ["z9"]}]}]
+    night.create(a_class("far", provisioner=DRIVER, volumeBindingMode="WaitForFirstConsumer", allowedTopologies=terms))
+    night.create(a_claim("far", sc="far"), a_pod("far", "far"))
+    link = night.names("pod/far", lambda one: 'its StorageClass "far" allows volumes only where example.com/zone is z9' in one["text"])
+    assert ("failed", "operator") == (link["state"], link["mover"])
+    assert "n1" in night.type(link["commands"][0]["line"])
+    night.kubectl("label", "node", "n1", "example.com/zone=z9")
+    night.is_healed("pod/far")
+
+
+PAINS: Final[tuple[Callable[[Night], None], ...]] = (wanted_again, node_object_gone, node_is_full, class_of_elsewhere)
 
 
 def test_with_the_go_sidecars(tmp_path: Path) -> None:

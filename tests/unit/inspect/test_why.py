@@ -246,6 +246,32 @@ async def test_another_value_of_a_key_is_no_fault_of_the_driver() -> None:
     assert ("operator", "its volume is in another place than the nodes that could take it") == (link["mover"], link["text"])
 
 
+NO_VOLUME = "0/2 nodes are available: 2 node(s) didn't find available persistent volumes to bind."
+FAR = [{"matchLabelExpressions": [{"key": "x/zone", "values": ["z8", "z9"]}, {"key": "x/rack", "values": ["7"]}]}]
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        (
+            {"allowedTopologies": FAR},
+            'its StorageClass "sc" allows volumes only where x/zone is z8 or z9; x/rack is 7, and no node that could take the pod is there',
+        ),
+        (
+            {"allowedTopologies": FAR, "provisioner": "kubernetes.io/no-provisioner"},
+            "no free volume fits its claims, and their class makes none",
+        ),
+        ({}, "no free volume fits its claims, and their class makes none"),
+    ],
+    ids=["elsewhere", "makes none", "anywhere"],
+)
+async def test_a_class_that_makes_volumes_elsewhere_is_not_taken_for_one_that_makes_none(more: dict[str, Any], text: str) -> None:
+    world = WhyWorld()
+    await world.create(a_class(volumeBindingMode="WaitForFirstConsumer", **more), a_claim(), unscheduled("web", NO_VOLUME, "claim"))
+    link = await the_place(world)
+    assert ("failed", "operator", text) == (link["state"], link["mover"], link["text"])
+
+
 async def test_the_scheduler_s_own_check_of_the_claims_is_newer_than_its_condition() -> None:
     world = WhyWorld()
     await world.create(a_class(), unscheduled("web", UNBOUND, "claim"), a_claim())

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from mooring.api.binding import claims_of
+from mooring.api.binding import NO_PROVISIONER, claims_of
+from mooring.api.classes import class_of
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.api.meta import Key, key_of
 from mooring.api.migration import driver_and_handle
@@ -46,6 +47,8 @@ def scheduling_link(scene: Scene, pod: Pod) -> Link:
         return _in_use(scene, pod, claims, told_s or since_s, message)
     if AFFINITY.search(message) and (link := _strange_key(scene, pod, told_s, message)):
         return link
+    if _NO_VOLUME.search(message) and (link := _class_of_elsewhere(scene, pod, told_s, message)):
+        return link
     if message and not _OF_CLAIMS.search(message):
         return failed_link(STEP, _told(message, pod), "", told_s, message, _LOOKS_AGAIN)
     return _waits(view, pod, claims, since_s, is_stale=bool(message) and _sees_claims(scene, pod), message=message)
@@ -70,6 +73,24 @@ def _strange_key(scene: Scene, pod: Pod, since_s: float, message: str) -> Link |
         who = f"the driver {driver}: CreateVolume and NodeGetInfo must use the same keys"
         volume = Command(f"kubectl describe pv {pv.metadata.name}", "reads only: where the volume is (Node Affinity)")
         return Link(STEP, State.FAILED, text, Mover.DRIVER, who, since_s, message, commands=(volume, _KEYS))
+    return None
+
+
+def _class_of_elsewhere(scene: Scene, pod: Pod, since_s: float, message: str) -> Link | None:
+    """A class that makes volumes, but not where a node could take the pod. Who says so is the scheduler."""
+    for claim in filter(None, map(scene.claims.get, claims_of(pod))):
+        storage_class = scene.classes.get(Key("", class_of(claim)))
+        terms = storage_class.allowed_topologies if storage_class is not None and not claim.spec.volume_name else None
+        wanted = [one for term in terms or () for one in term.match_label_expressions or ()]
+        if storage_class is None or storage_class.provisioner == NO_PROVISIONER or not wanted:
+            continue
+        name, places = storage_class.metadata.name, "; ".join(f"{one.key} is {' or '.join(one.values or ())}" for one in wanted)
+        text = f'its StorageClass "{name}" allows volumes only where {places}, and no node that could take the pod is there'
+        keys = ",".join(dict.fromkeys(one.key for one in wanted))
+        look = Command(f"kubectl get nodes -L {keys}", "reads only: where the nodes are, by the keys of the class")
+        show = Command(f"kubectl get storageclass {name} -o yaml", "reads only: allowedTopologies; what is wrong there takes another class")
+        who = "whoever keeps the class, or owns the nodes"
+        return Link(STEP, State.FAILED, text, Mover.OPERATOR, who, since_s, message, retry=_LOOKS_AGAIN, commands=(look, show))
     return None
 
 
@@ -118,6 +139,7 @@ _LOOKS_AGAIN: Final = "the scheduler looks again when something changes"
 _OF_CLAIMS: Final = re.compile('unbound immediate|persistentvolumeclaim "|in-use by another pod|was not created for pod')
 """What the check of the claims says: known from the claims themselves as they are now."""
 
+_NO_VOLUME: Final = re.compile("find available persistent volumes to bind")
 _VOLUMES: Final = Command("kubectl get pv -o wide", "reads only: the volumes; kubectl describe pv says where each is")
 _NODES: Final = Command("kubectl get nodes --show-labels", "reads only: which nodes are ready, and where they are")
 _KEYS: Final = Command(
@@ -175,7 +197,7 @@ PLACES: Final = (
         "did not have enough free storage", "whoever owns the storage", "the storage that the nodes can reach has no room left", _CAPACITY
     ),
     _operator(
-        "find available persistent volumes to bind",
+        _NO_VOLUME.pattern,
         "whoever makes PersistentVolumes",
         "no free volume fits its claims, and their class makes none",
         _VOLUMES,
