@@ -160,10 +160,7 @@ class Reading(SceneRequests):
         if any(column not in row.cells for row in rows):
             raise ServerError(f"the API server's list of volumeattachments has no column {column}")
         found = [Key("", str(row.cells["Name"])) for row in rows if row.cells[column] == name]
-        await together(self._get_one(key) for key in found)
-
-    async def _get_one(self, key: Key) -> None:
-        await self._get(self.scene.attachments, VOLUME_ATTACHMENTS, key)
+        await together(self._get(self.scene.attachments, VOLUME_ATTACHMENTS, key) for key in found)
 
     async def attachment(self, name: str) -> None:
         """The attachment with its volume and node."""

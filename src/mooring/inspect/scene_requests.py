@@ -27,11 +27,11 @@ _TOGETHER_MAX: Final = 8
 """Requests under way at the same time. Each is on a connection of its own, and most connections begin with a handshake."""
 
 
-async def together(ways: Iterable[Coroutine[Any, Any, None]]) -> None:
+async def together(ways: Iterable[Coroutine[Any, Any, object]]) -> None:
     """Goes them beside one another. Raises what one of them raises."""
     slots = asyncio.Semaphore(_TOGETHER_MAX)
 
-    async def go(way: Coroutine[Any, Any, None]) -> None:
+    async def go(way: Coroutine[Any, Any, object]) -> None:
         async with slots:
             await way
 

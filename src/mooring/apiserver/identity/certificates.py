@@ -9,31 +9,28 @@ from pathlib import Path
 from typing import Final
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from mooring.apiserver.identity.files import ACCOUNTS_KEY, CA, CA_KEY, CERTIFICATE, KEY, RENEWED_BEFORE_S, write_private
+from mooring.apiserver.identity.files import ACCOUNTS_KEY, CA, CA_KEY, CERTIFICATE, KEY, write_private
 from mooring.apiserver.identity.tokens import TokenKey
 from mooring.base.errors import ConfigError
 
 _CA_LIFE: Final = datetime.timedelta(days=3650)
 _SERVER_LIFE: Final = datetime.timedelta(days=365)
-_RENEWED_BEFORE: Final = datetime.timedelta(seconds=RENEWED_BEFORE_S)
 _SKEW: Final = datetime.timedelta(hours=1)
 _NAMES: Final = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 _ADDRESSES: Final = ("127.0.0.1", "::1")
 
 
-def complete(folder: Path, now: float) -> None:
-    """Makes what is missing, and the server's certificate anew where it is no good. Raises ConfigError for a CA, or a key for
-    service accounts' tokens, that can't be used.
+def complete(folder: Path, now: float, *, renews: bool) -> None:
+    """Makes what is missing; renews: also the server's certificate. Raises ConfigError for a CA, or a key for service accounts' tokens,
+    that can't be used.
     """
     moment = datetime.datetime.fromtimestamp(now, datetime.UTC)
-    authority, authority_key = _authority(folder, moment)
-    if not _is_good(folder / CERTIFICATE, folder / KEY, authority, moment):
-        _make_server_certificate(folder, authority, authority_key, moment)
+    if renews:
+        _make_server_certificate(folder, *_authority(folder, moment), moment)
     if not (folder / ACCOUNTS_KEY).exists():
         write_private(folder / ACCOUNTS_KEY, _pem(ec.generate_private_key(ec.SECP256R1())))
     TokenKey((folder / ACCOUNTS_KEY).read_bytes())
@@ -68,20 +65,6 @@ def _authority(folder: Path, moment: datetime.datetime) -> tuple[x509.Certificat
         return found, loaded
     except (ValueError, TypeError, AssertionError) as error:
         raise ConfigError(f"'{certificate}' and '{key}' are no CA of ours: {error}; remove both for new ones") from error
-
-
-def _is_good(certificate: Path, key: Path, authority: x509.Certificate, moment: datetime.datetime) -> bool:
-    """True for a certificate of this CA, with its key, that is valid for a while."""
-    if not certificate.exists() or not key.exists():
-        return False
-    try:
-        found = x509.load_pem_x509_certificate(certificate.read_bytes())
-        found.verify_directly_issued_by(authority)
-        own = serialization.load_pem_private_key(key.read_bytes(), None)
-    except (ValueError, TypeError, InvalidSignature):
-        return False
-    fits = isinstance(own, ec.EllipticCurvePrivateKey) and own.public_key() == found.public_key()
-    return fits and found.not_valid_before_utc <= moment <= found.not_valid_after_utc - _RENEWED_BEFORE
 
 
 def _make_server_certificate(

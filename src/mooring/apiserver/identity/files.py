@@ -14,8 +14,6 @@ KEY: Final = "server.key"
 ACCOUNTS_KEY: Final = "accounts.key"
 """It signs the tokens of service accounts."""
 TOKEN: Final = "token"
-RENEWED_BEFORE_S: Final = 30 * 86_400.0
-"""So long before its end the server's certificate is made anew."""
 
 
 def write_private(path: Path, data: bytes) -> None:

@@ -9,12 +9,15 @@ import ssl
 from base64 import b64encode
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from mooring.apiserver.identity.files import ACCOUNTS_KEY, CA, CA_KEY, CERTIFICATE, KEY, RENEWED_BEFORE_S, TOKEN, write_private
+from mooring.apiserver.identity.files import ACCOUNTS_KEY, CA, CA_KEY, CERTIFICATE, KEY, TOKEN, write_private
 from mooring.apiserver.users import RequestUser
 from mooring.base import ownership
 from mooring.base.errors import ConfigError
+
+_RENEWED_BEFORE_S: Final = 30 * 86_400.0
+_NO_CHECK_TIME: Final = ssl.VerifyFlags(0x200000)  # (OpenSSL's X509_V_FLAG_NO_CHECK_TIME; the clock may be another one)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,10 +74,11 @@ def identity_in(folder: Path, now: float) -> ServerIdentity:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if reason := ownership.danger_in(folder):
             raise ConfigError(f"the server's identity in '{folder}' can't be trusted: {reason}; remove the folder for a new one")
-        if not _is_served_well(folder, now):
+        is_good = _is_served_well(folder, now)
+        if not is_good or not _is_key_of_our_kind(folder / ACCOUNTS_KEY, folder / CERTIFICATE):
             from mooring.apiserver.identity.certificates import complete  # noqa: PLC0415 (10 MiB and 50 ms, and needed once a year)
 
-            complete(folder, now)
+            complete(folder, now, renews=not is_good)
         token = folder / TOKEN
         if not token.exists():
             write_private(token, secrets.token_urlsafe(32).encode())
@@ -85,21 +89,21 @@ def identity_in(folder: Path, now: float) -> ServerIdentity:
 
 
 def _is_served_well(folder: Path, now: float) -> bool:
-    """True where each certificate has its key, and a client that trusts the CA takes the server's, now and for a while.
+    """True where each certificate has its key, and a client that trusts the CA takes the server's, at `now` and for a while.
 
-    TLS itself is asked, by a handshake in memory. False says nothing: who makes certificates looks closer.
+    TLS itself is asked, by a handshake in memory.
     """
     server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.verify_flags |= _NO_CHECK_TIME
     try:
         server.load_cert_chain(folder / CA, folder / CA_KEY, _no_password)
         server.load_cert_chain(folder / CERTIFICATE, folder / KEY, _no_password)
-        is_kin = _is_key_of_our_kind(folder / ACCOUNTS_KEY, folder / CERTIFICATE)
         client.load_verify_locations(folder / CA)
         shown = _shown_by(server, client)
     except (OSError, ValueError):  # (what OpenSSL refuses is an OSError, too)
         return False
     since, until = (ssl.cert_time_to_seconds(str(shown.get(name))) for name in ("notBefore", "notAfter"))
-    return is_kin and since <= now <= until - RENEWED_BEFORE_S
+    return since <= now <= until - _RENEWED_BEFORE_S
 
 
 def _shown_by(server: ssl.SSLContext, client: ssl.SSLContext) -> dict[str, Any]:
@@ -123,6 +127,8 @@ def _is_key_of_our_kind(key: Path, certificate: Path) -> bool:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, _no_password)
     except ssl.SSLError as error:
         return error.reason == "KEY_VALUES_MISMATCH"
+    except FileNotFoundError:
+        return False
     return True
 
 
