@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import itertools
 from collections.abc import AsyncIterator, Callable, Sequence
 
@@ -9,6 +10,7 @@ import pytest
 
 from mooring.api.core import PERSISTENT_VOLUMES as PVS
 from mooring.api.core import PersistentVolume
+from mooring.base import heap
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
 from mooring.kube.cache.reflector import LISTED_S, PAGE_S, PROOFS_MAX, WATCH_GRACE_S, YIELD_EVERY, Reflector
@@ -89,6 +91,27 @@ async def test_a_list_comes_in_pages_and_the_watch_begins_where_it_ends():
         await asyncio.sleep(0.01)
         assert record.events == [("ADDED", "f"), ("DELETED", "a")]
         assert [request.resource_version for request in cluster.asked("watch")] == ["5"]
+
+
+@pytest.mark.parametrize(("page_limit", "is_long"), [(2, True), (10, False)])
+async def test_what_a_long_list_brings_is_no_work_for_the_collector(page_limit: int, is_long: bool, monkeypatch: pytest.MonkeyPatch):
+    trimmed: list[str] = []
+    monkeypatch.setattr(heap, "trim", lambda: trimmed.append("trim"))
+    gc.unfreeze()
+    try:
+        cluster = a_cluster("a", "b", "c", "d", "e")
+        async with reflecting(cluster, page_limit=page_limit):
+            assert (gc.get_freeze_count() > 0) is is_long
+            assert trimmed == ["trim"] * is_long
+            before = gc.get_freeze_count()
+            made: list[list[object]] = [[] for _ in range(1000)]  # by the readers
+            for _ in range(2):
+                cluster.bookmark()
+                await asyncio.sleep(0.01)
+            assert (gc.get_freeze_count() >= before + len(made)) is is_long
+            assert trimmed == ["trim"] * (2 * is_long)
+    finally:
+        gc.unfreeze()
 
 
 async def test_only_the_newest_state_is_listed(cluster: FakeCluster):

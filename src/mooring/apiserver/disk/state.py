@@ -24,6 +24,7 @@ from mooring.apiserver.resource import Resource
 from mooring.apiserver.rules.event import TTL_S as EVENT_TTL_S
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import DEFAULT_LIMITS, HistoryLimits
+from mooring.base import heap
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
 from mooring.base.folders import hold, refusal
@@ -50,6 +51,7 @@ async def lasting(
     """The folder's objects, saved while the block runs. careful: answers wait for the disk. Raises ConfigError, with nothing changed."""
     with held(folder):
         store, file = _loaded(folder / NAME, careful, lambda saved: _store_of(randomness, saved, limits, event_ttl_s=event_ttl_s))
+        heap.settle()
         log = Log(store, file)
         try:
             add_system_objects(store, clock.wall_s())

@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
 from mooring.api.meta import Kind
+from mooring.base import heap
 from mooring.base.backoff import BackOff
 from mooring.base.clock import Clock
 from mooring.base.log import LogOnce, logger
@@ -99,6 +100,7 @@ class Reflector(Generic[T]):
         self._forgotten = False  # the server said so since the last healthy watch; the second time we wait
         self._has_news = False  # the running watch has shown a change
         self._proved_at = -math.inf  # when it was last known that the server's versions go on; what was asked for then proves it
+        self._is_fresh = False  # a long list has come in, and no bookmark since
         self._shown: SetBack | None = None  # by an answer to others, since the last list was asked for
         self._time: asyncio.Timeout | None = None  # of the running watch
         self._log = _log.bind(reflector=name or kind.plural)
@@ -143,6 +145,7 @@ class Reflector(Generic[T]):
         limit = self._page_limit if self._pages_expired < PAGES_EXPIRED_MAX else 0
         page = await self._page(limit, "")
         self._sink.page(page.items, page.resource_version, page.unread)
+        has_pages = bool(page.continue_token)
         while page.continue_token:
             try:
                 page = await self._page(limit, page.continue_token)
@@ -150,8 +153,12 @@ class Reflector(Generic[T]):
                 self._pages_expired += 1
                 raise
             self._sink.page(page.items, page.resource_version, page.unread)
+            heap.settle()
         self._pages_expired = 0
         self._sink.list_ends(page.resource_version)
+        if has_pages:
+            heap.trim()
+            self._is_fresh = True
         self._version = page.resource_version
         self._is_well()
         self._log.info(4, "Listed", version=self._version)
@@ -225,6 +232,10 @@ class Reflector(Generic[T]):
             raise self._set_back(self._version, event.resource_version)
         self._is_well()
         self._sink.event(event)
+        if self._is_fresh and event.type is EventType.BOOKMARK:  # by now the readers have made of it what they keep
+            self._is_fresh = False
+            heap.settle()
+            heap.trim()
         if order(event.resource_version, self._version) > 0:
             self._version = event.resource_version
             self._has_news = self._has_news or event.type is not EventType.BOOKMARK

@@ -1,0 +1,35 @@
+"""Memory after much was loaded: what stays is not looked at again and again, and what is free goes back to the machine.
+
+A full run of Python's collector stops the program for about half a microsecond per object that it tracks: 0.1 s with 10,000 volumes, a
+second with 100,000. Objects of a cache are no part of a cycle, so the runs find nothing in them. glibc keeps free memory inside its heap;
+after a list, that is about a sixth of the process.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+from collections.abc import Callable
+
+_MIDDLE_GENERATION = 1
+
+
+def settle() -> None:
+    """The collector leaves alone what there is now. A cycle that is there already, and ends later, is never freed: call it seldom."""
+    gc.collect(_MIDDLE_GENERATION)
+    gc.freeze()
+
+
+def trim() -> None:
+    """Takes about a millisecond for a hundred megabytes. Where the C library has no such call, nothing happens."""
+    _trim_of_libc()(0)
+
+
+@functools.cache
+def _trim_of_libc() -> Callable[[int], object]:
+    import ctypes
+
+    try:
+        return ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError):
+        return lambda _: None

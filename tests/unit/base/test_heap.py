@@ -1,0 +1,45 @@
+"""Memory after much was loaded."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from mooring.base import heap
+
+
+@pytest.fixture(autouse=True)
+def _thawed() -> Iterator[None]:
+    gc.unfreeze()
+    yield
+    gc.unfreeze()
+
+
+def test_what_is_there_is_left_alone_and_what_comes_later_is_not():
+    kept: list[list[object]] = [[] for _ in range(1000)]
+    heap.settle()
+    assert gc.get_freeze_count() >= 1000
+    assert len(gc.get_objects()) < 1000
+    cycle: list[object] = []
+    cycle.append(cycle)
+    del cycle
+    assert gc.collect() >= 1
+    assert kept
+
+
+def test_a_fresh_cycle_is_collected_before_all_is_left_alone():
+    gc.collect()
+    cycle: list[object] = []
+    cycle.append(cycle)
+    name = id(cycle)
+    del cycle
+    heap.settle()
+    gc.unfreeze()
+    assert name not in {id(one) for one in gc.get_objects()}
+
+
+def test_free_memory_is_given_back_or_nothing_happens():
+    heap.trim()
+    heap.trim()
