@@ -13,6 +13,7 @@ from bench.contender import Contender, build_driver
 from bench.load import a_load
 from bench.scale import etcd
 from bench.scale.churn import Setting
+from bench.scale.embedded import EmbeddedPlane
 from bench.scale.lived import Size
 from bench.scale.peers import EACH, GO, ONE
 from bench.scale.report import table
@@ -21,6 +22,7 @@ from bench.tables import heading, print_parts
 from bench.turns import TRIES_MAX, Turns
 from tests.support.control_plane import ControlPlane
 
+REAL, EMBEDDED = "kube-apiserver", "mooring apiserver"
 BESIDE = "kube-controller-manager v1.36, csi-attacher v4.12, csi-provisioner v6.3, csi-resizer v2.2 and csi-snapshotter v8.6"
 
 
@@ -29,10 +31,8 @@ async def at(volumes: int, options: argparse.Namespace) -> dict[str, list[Run]]:
     contenders = [Contender(name, ()) for name in options.contenders]
     load = Load(options.rate, options.seconds, options.heartbeats)
     size = Size(volumes, load.spares * len(contenders) * options.rounds * TRIES_MAX)
-    plane = ControlPlane.start(etcd_flags=[*etcd.FLAGS], fill=functools.partial(etcd.fill, size=size))
+    plane = await (_embedded(size) if options.server == EMBEDDED else _real(size))
     try:
-        async with a_load(plane, Setting) as setting:
-            await setting.prepare()
         rounds = Rounds(plane, size, build_driver(plane.folder), load)
         turns = Turns(contenders, options.rounds, options.quiet)
         return await turns.take(f"{volumes} volumes", lambda one: rounds.round(one.name))
@@ -40,22 +40,43 @@ async def at(volumes: int, options: argparse.Namespace) -> dict[str, list[Run]]:
         plane.stop()
 
 
+async def _real(size: Size) -> ControlPlane:
+    plane = ControlPlane.start(etcd_flags=[*etcd.FLAGS], fill=functools.partial(etcd.fill, size=size))
+    async with a_load(plane, Setting) as setting:
+        await setting.prepare()
+    return plane
+
+
+async def _embedded(size: Size) -> ControlPlane:
+    """The kinds are there before their objects are."""
+    plane = EmbeddedPlane()
+    plane.run()
+    async with a_load(plane, Setting) as setting:
+        await setting.prepare()
+    plane.pause()
+    plane.fill(size)
+    plane.run()
+    return plane
+
+
 async def measure(options: argparse.Namespace) -> AsyncIterator[str]:
     """Gives each part of the results when it is known."""
-    yield f"{heading(BESIDE)} Medians over rounds."
+    yield f"{heading(BESIDE)} On {options.server}. Medians over rounds."
     for volumes in options.volumes:
         runs = await at(volumes, options)
         if options.raw is not None:
             with options.raw.open("a") as raw:
                 for name, many in runs.items():
                     for run in many:
-                        print(json.dumps({"volumes": volumes, "contender": name, **dataclasses.asdict(run)}), file=raw)
+                        about = {"volumes": volumes, "server": options.server, "contender": name}
+                        print(json.dumps(about | dataclasses.asdict(run)), file=raw)
         yield table(volumes, runs)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--volumes", type=int, nargs="+", default=[1000, 10_000], help="sizes, one cluster for each")
+    parser.add_argument("--server", default=REAL, choices=[REAL, EMBEDDED], help="the API server that they work on")
     parser.add_argument("--contenders", nargs="+", default=[GO, EACH, ONE], choices=[GO, EACH, ONE])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rate", type=float, default=5.0, help="pods a second that come and go")

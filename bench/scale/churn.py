@@ -10,6 +10,7 @@ import asyncio
 import collections
 import contextlib
 import itertools
+import math
 import time
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from typing import Any
@@ -241,18 +242,20 @@ class ScaleLoad(Load):
         """All requests of the whole server so far."""
         requests: collections.Counter[str] = collections.Counter()
         sent = 0.0
+        counts_bytes = False
         for name, labels, value in await self.samples(REQUESTS, *_SENT):
             if not labels["resource"]:
                 continue  # metrics, health
             if name == REQUESTS:
                 requests[f"{labels['verb']} {labels['resource']}"] += int(value)
             else:
+                counts_bytes = True
                 sent += value
-        return Asked(requests, sent)
+        return Asked(requests, sent if counts_bytes else math.nan)
 
 
 class Asked:
-    """requests: by verb and resource. sent: bytes of answers and watch events, before compression."""
+    """requests: by verb and resource. sent: bytes of answers and watch events, before compression; nan where the server counts none."""
 
     def __init__(self, requests: Mapping[str, int], sent: float) -> None:
         self.requests, self.sent = requests, sent

@@ -40,6 +40,9 @@ NO_ACCOUNTS = ("--disable-admission-plugins=ServiceAccount",)
 class ControlPlane:
     """`start` makes one in a folder of its own, `attached` uses one that another process started."""
 
+    token = ADMIN_TOKEN
+    """The cluster admin's."""
+
     def __init__(self, folder: Path, server: str) -> None:
         self.folder = folder
         self.server = server
@@ -192,7 +195,7 @@ class ControlPlane:
     def request(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> tuple[int, bytes]:
         """Status and body of one request as cluster admin. body: JSON values. Raises OSError when there was no answer."""
         data = None if body is None else json.dumps(body).encode()
-        headers = {"Authorization": f"Bearer {ADMIN_TOKEN}", "Content-Type": content_type, "Accept": "application/json"}
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": content_type, "Accept": "application/json"}
         request = urllib.request.Request(self.server + path, data, headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=30, context=ssl.create_default_context(cafile=self.ca_file)) as answer:
