@@ -84,6 +84,10 @@ sim-all: .venv/ready ## Hours, in sittings: 100,000 lives, every state and size
 soak: .venv/ready ## MINUTES (30) of load on mooring apiserver: what grows?
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(ARGS)
 
+.PHONY: soak-large
+soak-large: .venv/ready real-parts ## MINUTES (30) of a large cluster under load and faults
+	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BIN)/python -m tests.soak.large --minutes $(MINUTES) $(ARGS)
+
 .PHONY: soak-wires
 soak-wires: .venv/ready real-parts ## MINUTES (30) of volumes while connections are cut
 	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BIN)/python -m tests.soak.cut_wires --minutes $(MINUTES) $(ARGS)

@@ -49,7 +49,7 @@ async def _real(size: Size) -> ControlPlane:
 
 async def _embedded(size: Size) -> ControlPlane:
     """The kinds are there before their objects are."""
-    plane = EmbeddedPlane()
+    plane = EmbeddedPlane("--unsafe-no-fsync")  # as the etcd beside it
     plane.run()
     async with a_load(plane, Setting) as setting:
         await setting.prepare()

@@ -18,7 +18,7 @@ from mooring.apiserver.disk.file import ObjectFile
 from mooring.apiserver.disk.rows import DiskRow
 from mooring.apiserver.disk.state import NAME
 from tests.support.control_plane import ADMIN, READY_S_MAX, ControlPlane
-from tests.support.programs import Program
+from tests.support.programs import Program, free_ports
 from tests.support.waiting import eventually
 
 _MOORING = Path(sys.executable).parent / "mooring"
@@ -40,17 +40,27 @@ _NAMESPACED = frozenset({"leases", "persistentvolumeclaims", "pods", "volumesnap
 
 
 class EmbeddedPlane(ControlPlane):
-    """`mooring apiserver` in a folder of its own. Its programs are started and ended as those of a control plane are."""
+    """`mooring apiserver` in a folder of its own, with these flags. It is started and ended as the programs of a control plane are."""
 
-    def __init__(self) -> None:
+    def __init__(self, *flags: str) -> None:
         super().__init__(Path(tempfile.mkdtemp(prefix="mooring-plane-")), "")
         self._log_in = self.folder / "admin.kubeconfig"
+        self._port = free_ports(1)[0]
+        self._flags = flags
 
     def run(self) -> None:
         """Returns once it is ready."""
         self._log_in.unlink(missing_ok=True)
-        command = [_MOORING, "apiserver", "--state", self.folder / "state", "--kubeconfig", self._log_in, "--unsafe-no-fsync"]
-        program = self._run("apiserver", command)
+        command: list[str | Path] = [
+            _MOORING,
+            "apiserver",
+            "--state",
+            self.folder / "state",
+            "--kubeconfig",
+            self._log_in,
+            f"--port={self._port}",
+        ]
+        program = self._run("apiserver", [*command, *self._flags])
         eventually(lambda: _written(self._log_in, program), 10 * READY_S_MAX, "the API server's kubeconfig is there", every_s=0.1)
         config = json.loads(self._log_in.read_text())
         self.server = config["clusters"][0]["cluster"]["server"]
