@@ -33,7 +33,6 @@ from mooring.api.pods import PODS
 from mooring.api.storage import CSI_DRIVERS, CSI_NODES, VOLUME_ATTACHMENTS
 from mooring.api.volume_names import attachment_name, unique_name
 from mooring.csi import registration
-from mooring.csi.proto import pluginregistration_pb2
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.cluster import EventType, Patch, PatchType, WatchEvent
 from mooring.node.layout import KubeletLayout
@@ -288,9 +287,9 @@ def _shares(counts: collections.Counter[str], of: int) -> dict[str, float]:
 @contextlib.asynccontextmanager
 async def _registering(socket: Path, name: str, driver: LoadDriver) -> AsyncIterator[None]:
     """The registrar's part, played by the bench."""
-    info = pluginregistration_pb2.PluginInfo(type="CSIPlugin", name=name, endpoint=str(driver.socket), supported_versions=["1.0.0"])
+    info = registration.PluginInfo(type="CSIPlugin", name=name, endpoint=str(driver.socket), supported_versions=("1.0.0",))
 
-    async def notified(status: pluginregistration_pb2.RegistrationStatus) -> None:
+    async def notified(status: registration.RegistrationStatus) -> None:
         if not status.plugin_registered:
             print(f"registration: {status.error}", file=sys.stderr)
 

@@ -32,7 +32,6 @@ from typing import Any
 from mooring.csi import registration
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.csi.proto import pluginregistration_pb2
 from mooring.driver.server import serving
 from mooring.node.volumes.state.folders import read_mount_table
 from mooring.wire.grpc.codes import Code
@@ -307,9 +306,9 @@ async def _serve(folder: Path, name: str, node: str, socket: Path, plugin: Path 
         await stack.enter_async_context(serving(MountingDriver(folder, name, node), str(socket), grace_s=0))
         if plugin is not None:
             plugin.parent.mkdir(parents=True, exist_ok=True)
-            info = pluginregistration_pb2.PluginInfo(type="CSIPlugin", name=name, endpoint=str(socket), supported_versions=["1.0.0"])
+            info = registration.PluginInfo(type="CSIPlugin", name=name, endpoint=str(socket), supported_versions=("1.0.0",))
 
-            async def notified(status: pluginregistration_pb2.RegistrationStatus) -> None:
+            async def notified(status: registration.RegistrationStatus) -> None:
                 text = "registered" if status.plugin_registered else f"refused: {status.error}"
                 print(f"the plugin is {text}", file=sys.stderr, flush=True)
 

@@ -192,11 +192,9 @@ async def _beside(flags: RunFlags, plugin: Plugin, socket: Path) -> None:
 
 async def _answer_probes(flags: RunFlags, socket: Path, registration: _Registration) -> None:
     """The probe asks over the socket, as the kubelet's calls come: it tells of a server that answers no more, too."""
-    from mooring.csi.wire_driver import WireDriver
     from mooring.sidecars.livenessprobe.probe import Prober
 
-    clock = LoopClock()
-    prober = Prober(str(socket), lambda: WireDriver(str(socket), clock=clock), clock=clock, timeout_s=flags.probe_timeout_s)
+    prober = Prober(str(socket), clock=LoopClock(), timeout_s=flags.probe_timeout_s)
 
     async def live() -> Reply:
         return Reply(*await prober.health())

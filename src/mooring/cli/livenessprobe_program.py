@@ -103,16 +103,10 @@ def _serve(setup: Setup[ProbeFlags]) -> int:
 async def _live(flags: ProbeFlags) -> None:
     """Raises ConfigError, and DriverError for a driver that does not tell its name."""
     from mooring.csi.call_counts import CallCounts
-    from mooring.csi.wire_driver import WireDriver
     from mooring.sidecars.livenessprobe.probe import CONTENT_TYPE, Prober, metrics_page, process_started_s
 
     clock, calls, started_s = LoopClock(), CallCounts(), process_started_s()
-    prober = Prober(
-        flags.csi_address,
-        lambda: WireDriver(flags.csi_address, clock=clock, metrics=calls),
-        clock=clock,
-        timeout_s=flags.probe_timeout_s,
-    )
+    prober = Prober(flags.csi_address, clock=clock, timeout_s=flags.probe_timeout_s, metrics=calls)
 
     async def live() -> Reply:
         return Reply(*await prober.health())

@@ -138,16 +138,15 @@ async def _live(flags: RegistrarFlags, machine: Machine) -> None:
 
 async def _driver_name(flags: RegistrarFlags) -> str:
     """The driver's name; the connection is of no use afterwards. Raises ConfigError and DriverError."""
-    from mooring.csi.driver import Call
-    from mooring.csi.proto import csi_pb2 as csi
-    from mooring.csi.wire_driver import WireDriver
+    from mooring.csi.driver_socket import DriverSocket
+    from mooring.csi.identity import Identity
 
-    driver = WireDriver(flags.csi_address, clock=LoopClock())
-    await driver.connect(CONNECT_S_MAX)
+    socket = DriverSocket(flags.csi_address)
+    await socket.connect(CONNECT_S_MAX)
     try:
-        name = (await driver.get_plugin_info(csi.GetPluginInfoRequest(), Call(flags.timeout_s))).name
+        name = await Identity(socket, clock=LoopClock()).name(flags.timeout_s)
     finally:
-        await driver.close()
+        await socket.close()
     if not name:
         raise ConfigError("driver name is empty")
     return name

@@ -20,7 +20,7 @@ from mooring.base.clock import Clock, time_left_s
 from mooring.csi.book.exchange import Place
 from mooring.csi.book.rule import Breach, headline
 from mooring.csi.book.watcher import Watcher
-from mooring.csi.client import CallObserver
+from mooring.csi.call_counts import CallObserver
 from mooring.csi.driver import RPCS, A, Call, Driver, Q, Rpc
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi

@@ -10,9 +10,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
-from typing import Final
+from typing import Final, Protocol
 
-from mooring.csi.capabilities import MIGRATED_DRIVERS
 from mooring.wire.grpc.codes import Code, go_name
 
 NAME: Final = "csi_sidecar_operations_seconds"
@@ -21,11 +20,30 @@ BUCKETS_S: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600)
 UNKNOWN_DRIVER: Final = "unknown-driver"
 NO_GRPC_CODE: Final = "unknown-non-grpc"
 
+MIGRATED_DRIVERS: Final = frozenset(
+    {
+        "cinder.csi.openstack.org",
+        "csi.vsphere.vmware.com",
+        "disk.csi.azure.com",
+        "ebs.csi.aws.com",
+        "file.csi.azure.com",
+        "pd.csi.storage.gke.io",
+        "pxd.portworx.com",
+    }
+)
+"""Drivers that also serve volumes of a former in-tree plugin, as the Go libraries for migration know them."""
+
 _BOUNDS: Final = (*(f"{bound:g}" for bound in BUCKETS_S), "+Inf")
 _ODD_CODES_MAX: Final = 32  # series for codes outside gRPC's list; more than so many are counted together
 
 Sample = tuple[str, Mapping[str, str], float]
 """Suffix of the name, labels, value."""
+
+
+class CallObserver(Protocol):
+    """Counts calls: its method, its code, seconds, whether it concerns an in-tree volume. None is the code of an error without one."""
+
+    def observe(self, method: str, code: int | None, seconds: float, migrated: bool = False) -> None: ...
 
 
 class _Durations:

@@ -8,20 +8,6 @@ from typing import Final
 
 from mooring.csi.proto import csi_pb2 as csi
 
-MIGRATED_DRIVERS: Final = frozenset(
-    {
-        "cinder.csi.openstack.org",
-        "csi.vsphere.vmware.com",
-        "disk.csi.azure.com",
-        "ebs.csi.aws.com",
-        "file.csi.azure.com",
-        "pd.csi.storage.gke.io",
-        "pxd.portworx.com",
-    }
-)
-"""Drivers that also serve volumes of a former in-tree plugin, as the Go libraries for migration know them."""
-
-
 NAME_MAX: Final = 63
 DRIVER_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]{0,61}[A-Za-z0-9])?")
 """CSI's rule for names of drivers, of at most 63 characters (GetPluginInfo). Names of labels, files and sockets are made of them."""

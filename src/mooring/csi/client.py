@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import abc
 import asyncio
-from typing import Protocol
 
-from mooring.base import fence
 from mooring.base.clock import Clock, Instant
 from mooring.base.log import logger
+from mooring.csi.call_counts import CallObserver
 from mooring.csi.driver import A, Call, Driver, Q, Rpc
-from mooring.csi.errors import DriverError
+from mooring.csi.errors import CANCELED_TEXT, DriverError
 from mooring.csi.redact import redacted, scrubbed
 from mooring.wire.grpc.codes import Code
 
 _log = logger(__name__)
-
-CANCELED_TEXT = "context canceled"
-
-
-class CallObserver(Protocol):
-    """Counts calls: its method, its code, seconds, whether it concerns an in-tree volume. None is the code of an error without one."""
-
-    def observe(self, method: str, code: int | None, seconds: float, migrated: bool = False) -> None: ...
 
 
 class Client(Driver):
@@ -70,13 +61,6 @@ class Client(Driver):
         if _log.enabled(5):
             shown = redacted(rpc.response_type() if response is None else response)
             _log.info(5, "GRPC response", method=rpc.path, response=_cut(shown, self._log_length_max), err=str(error) if error else None)
-
-
-def check_fence() -> None:
-    """To be called by a transport in the last moment before it sends a call. Raises DriverError (Canceled) for work that may not act."""
-    refusal = fence.refusal()
-    if refusal is not None and (why := refusal()):
-        raise DriverError(Code.CANCELED, why)
 
 
 def _presentable(error: DriverError, request: Q) -> DriverError:

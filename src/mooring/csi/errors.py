@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from mooring.base import fence
 from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.errors import RpcError
+
+CANCELED_TEXT: Final = "context canceled"
 
 NON_FINAL: Final = frozenset({Code.CANCELED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED, Code.ABORTED})
 """After these the operation may still be going on in the backend; external-attacher 4.12 holds these same codes for not final."""
@@ -27,3 +30,10 @@ class DriverError(RpcError):
     def final(self) -> bool:
         """True when the operation is for sure not in progress."""
         return self.code not in NON_FINAL
+
+
+def check_fence() -> None:
+    """To be called by a transport in the last moment before it sends a call. Raises DriverError (Canceled) for work that may not act."""
+    refusal = fence.refusal()
+    if refusal is not None and (why := refusal()):
+        raise DriverError(Code.CANCELED, why)

@@ -15,9 +15,9 @@ from google.protobuf.message import Message
 from mooring.base.clock import Clock, ending_in
 from mooring.base.log import logger
 from mooring.base.logform import Lines
-from mooring.csi.client import Client, check_fence
+from mooring.csi.client import Client
 from mooring.csi.driver import A, Call, Q, Rpc
-from mooring.csi.errors import DriverError
+from mooring.csi.errors import DriverError, check_fence
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.redact import scrubbed
 from mooring.wire.grpc.codes import Code

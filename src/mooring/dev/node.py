@@ -18,8 +18,8 @@ from mooring.base.errors import ConfigError
 from mooring.base.metrics import Metrics
 from mooring.conform.watched import Breaches, WatchedDriver
 from mooring.control.runtime import Runtime
-from mooring.csi.client import CallObserver
-from mooring.csi.socket_driver import SocketDriver
+from mooring.csi.call_counts import CallObserver
+from mooring.csi.wire_driver import WireDriver
 from mooring.dev.drivers import Sockets, Starter
 from mooring.dev.folder import unmount_all
 from mooring.dev.traced import TracedCluster, TracedDriver
@@ -125,10 +125,10 @@ class PlaneNode:
         runtime = Runtime(traced, starter.clock, starter.randomness, shared.metrics, explained)
         return NodeAgent(runtime, options, sockets=AgentSockets(driver=self._connector()))
 
-    def _connector(self) -> Callable[..., SocketDriver]:
+    def _connector(self) -> Callable[..., WireDriver]:
         """Makes the client of a driver; one that does not tell of its calls itself is traced."""
 
-        def connect(endpoint: str, *, clock: Clock, metrics: CallObserver) -> SocketDriver:
+        def connect(endpoint: str, *, clock: Clock, metrics: CallObserver) -> WireDriver:
             breaches = self._shared.breaches
             if self._shared.sockets.tells:
                 return WatchedDriver(endpoint, watch=breaches.watch(self.name), clock=clock, metrics=metrics)

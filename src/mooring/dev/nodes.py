@@ -115,7 +115,7 @@ async def node_ids(sockets: Sockets, breaches: Breaches, clock: Clock) -> Mappin
 
 async def _node_id(node: str, path: Path, sockets: Sockets, breaches: Breaches, clock: Clock) -> str | None:
     client = WatchedDriver(str(path), watch=None if sockets.tells else breaches.watch(node), clock=clock)
-    client.absent = sockets.absent
+    client.socket.absent = sockets.absent
     await client.connect(sockets.patience_s, sockets.advice)
     try:
         answer = await client.node_get_info(csi.NodeGetInfoRequest(), Call(INFO_S))

@@ -177,7 +177,7 @@ class _Build:
             if sockets.tells
             else TracedDriver(path, "driver", self._story, breaches=self.breaches, where="", clock=self._clock, metrics=failure)
         )
-        client.absent = sockets.absent
+        client.socket.absent = sockets.absent
         await client.connect(sockets.patience_s, sockets.advice)
         stack.push_async_callback(client.close)
         session = Session(client, clock=self._clock)
@@ -265,6 +265,6 @@ async def _with_faults(
 
 async def _until_there(path: Path, sockets: Sockets, clock: Clock) -> None:
     client = WireDriver(str(path), clock=clock)
-    client.absent = sockets.absent
+    client.socket.absent = sockets.absent
     await client.connect(sockets.patience_s, sockets.advice)
     await client.close()

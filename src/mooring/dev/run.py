@@ -22,7 +22,6 @@ from mooring.conform.watched import Breaches
 from mooring.csi.driver import Driver
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.driver_form import ReferenceDriver
-from mooring.csi.socket_driver import SocketDriver
 from mooring.csi.wire_driver import WireDriver
 from mooring.dev.demo.demo import Demo
 from mooring.dev.demo.stage import NODE_NAMES, PATIENCE, Stage, growing_type
@@ -219,7 +218,7 @@ async def _demo(folder: Path, space: MountSpace, story: Story, clock: Clock, ran
 
 
 @contextlib.asynccontextmanager
-async def _clients(plane: Plane, clock: Clock, randomness: Random) -> AsyncGenerator[tuple[HttpCluster, SocketDriver], None]:
+async def _clients(plane: Plane, clock: Clock, randomness: Random) -> AsyncGenerator[tuple[HttpCluster, WireDriver], None]:
     """Clients that only need the kubeconfig and the socket."""
     config = kubeconfig.load(str(plane.kubeconfig), {})
     async with HttpCluster(config, clock=clock, randomness=randomness, user_agent="mooring") as cluster:

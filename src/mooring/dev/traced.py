@@ -12,7 +12,7 @@ from mooring.api.core import EVENTS, NODES
 from mooring.api.meta import Kind
 from mooring.base.clock import Clock
 from mooring.conform.watched import Breaches, WatchedDriver, superfluous
-from mooring.csi.client import CallObserver
+from mooring.csi.call_counts import CallObserver
 from mooring.csi.driver import A, Call, Q, Rpc
 from mooring.csi.errors import DriverError
 from mooring.csi.redact import redacted, scrubbed

@@ -20,7 +20,6 @@ from mooring.control.runtime import Runtime
 from mooring.control.slim import always
 from mooring.csi.metrics import ConnectionMetrics
 from mooring.csi.registration import Registration
-from mooring.csi.socket_driver import SocketDriver
 from mooring.csi.wire_driver import WireDriver
 from mooring.kube.errors import AlreadyExists, NotFound
 from mooring.kube.patch import strategic_patch
@@ -55,7 +54,7 @@ class AgentSockets:
 
     watch: Callable[..., SocketWatcher] = SocketWatcher
     plugin: Callable[[Path], Registration] = Registration
-    driver: Callable[..., SocketDriver] = WireDriver
+    driver: Callable[..., WireDriver] = WireDriver
 
 
 class NodeAgent(Manager):

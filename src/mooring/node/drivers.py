@@ -11,7 +11,7 @@ from typing import Final
 from mooring.base.errors import MooringError
 from mooring.csi.driver import Call, Driver
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.csi.socket_driver import SocketDriver
+from mooring.csi.wire_driver import WireDriver
 
 CALL_S: Final = 120.0
 """For one call to a driver's node service, as in the kubelet."""
@@ -53,7 +53,7 @@ class RegisteredDriver:
     socket: Path
     endpoint: str
     version: tuple[int, ...]
-    client: SocketDriver
+    client: WireDriver
     told: DriverOnNode | None = None
     known_capabilities: frozenset[int] | None = None
     _capabilities: frozenset[int] | None = None

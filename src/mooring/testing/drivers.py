@@ -16,10 +16,10 @@ from typing import Any, Final, Protocol, cast
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
 from mooring.base.randomness import Random
-from mooring.csi.client import CallObserver, Client
+from mooring.csi.call_counts import CallObserver
+from mooring.csi.client import Client
 from mooring.csi.driver import A, Call, Q, Rpc
 from mooring.csi.driver_form import CommandLine, PythonClass, ReferenceDriver, Socket, parse_form
-from mooring.csi.socket_driver import SocketDriver
 from mooring.csi.wire_driver import WireDriver
 from mooring.dev.drivers import Sockets, Starter
 from mooring.driver.hostpath.driver import HostPath
@@ -69,7 +69,7 @@ class DriverUnderTest(Protocol):
     def controller(self) -> Client:
         """A client for the controller's calls, connected."""
 
-    def on_node(self, node: str, *, clock: Clock, metrics: CallObserver | None = None) -> SocketDriver: ...
+    def on_node(self, node: str, *, clock: Clock, metrics: CallObserver | None = None) -> WireDriver: ...
     async def kill(self, node: str) -> None:
         """The node has lost its power."""
 
@@ -104,8 +104,8 @@ class Objects:
     def controller(self) -> Client:
         return EndpointClient(self._controller, self._calls, "", clock=self._clock)
 
-    def on_node(self, node: str, *, clock: Clock, metrics: CallObserver | None = None) -> SocketDriver:
-        return cast("SocketDriver", EndpointClient(self._endpoints[node], self._calls, node, clock=clock, metrics=cast("Any", metrics)))
+    def on_node(self, node: str, *, clock: Clock, metrics: CallObserver | None = None) -> WireDriver:
+        return cast("WireDriver", EndpointClient(self._endpoints[node], self._calls, node, clock=clock, metrics=cast("Any", metrics)))
 
     async def kill(self, node: str) -> None:
         self._endpoints[node].goes()
@@ -167,10 +167,10 @@ class Processes:
         self._sockets, self._calls, self._clock = sockets, calls, clock
         self.is_ours = all(driver.is_ours for driver in sockets.drivers.values())
 
-    async def connected(self) -> SocketDriver:
+    async def connected(self) -> WireDriver:
         """Raises ConfigError where nobody answers in time."""
         client = OverSocket(str(self._sockets.controller), self._calls, "", clock=self._clock)
-        client.absent = self._sockets.absent
+        client.socket.absent = self._sockets.absent
         await client.connect(self._sockets.patience_s, self._sockets.advice)
         self._sockets.is_up()
         self._client = client
@@ -179,7 +179,7 @@ class Processes:
     def controller(self) -> Client:
         return self._client
 
-    def on_node(self, node: str, *, clock: Clock, metrics: CallObserver | None = None) -> SocketDriver:
+    def on_node(self, node: str, *, clock: Clock, metrics: CallObserver | None = None) -> WireDriver:
         return OverSocket(str(self._sockets.nodes[node]), self._calls, node, clock=clock, metrics=metrics)
 
     async def kill(self, node: str) -> None:
@@ -191,7 +191,7 @@ class Processes:
         with self._calls.at_work():
             await driver.start()
             client = WireDriver(str(self._sockets.nodes[node]), clock=self._clock)
-            client.absent = self._sockets.absent
+            client.socket.absent = self._sockets.absent
             await client.connect(self._sockets.patience_s, self._sockets.advice)
             await client.close()
         driver.is_up()

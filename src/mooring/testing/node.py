@@ -14,8 +14,7 @@ from mooring.base.errors import ConfigError
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
 from mooring.control.runtime import Runtime
-from mooring.csi.proto import pluginregistration_pb2 as registration
-from mooring.csi.registration import CSI_PLUGIN, Registration
+from mooring.csi.registration import CSI_PLUGIN, PluginInfo, Registration
 from mooring.dev.folder import unmount_all
 from mooring.dev.story import Story
 from mooring.dev.traced import TracedCluster
@@ -138,8 +137,8 @@ class _Registrar:
     def __init__(self, driver: str, told: asyncio.Future[str]) -> None:
         self._driver, self._told = driver, told
 
-    async def get_info(self, timeout_s: float) -> registration.PluginInfo:
-        return registration.PluginInfo(type=CSI_PLUGIN, name=self._driver, endpoint=f"/{self._driver}", supported_versions=["1.0.0"])
+    async def get_info(self, timeout_s: float) -> PluginInfo:
+        return PluginInfo(type=CSI_PLUGIN, name=self._driver, endpoint=f"/{self._driver}", supported_versions=("1.0.0",))
 
     async def notify(self, *, registered: bool, error: str = "", timeout_s: float) -> None:
         if not self._told.done():

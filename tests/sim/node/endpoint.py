@@ -11,8 +11,7 @@ from mooring.base.errors import ConfigError
 from mooring.csi.errors import DriverError
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.csi.proto import pluginregistration_pb2 as registration
-from mooring.csi.registration import CSI_PLUGIN
+from mooring.csi.registration import CSI_PLUGIN, PluginInfo
 from mooring.wire.grpc.codes import Code
 from tests.sim.mortal import Mortal
 from tests.sim.node.driver import INFO, PUBLISH, STAGE, STATS, UNPUBLISH, UNSTAGE, NodeService
@@ -150,10 +149,10 @@ class Plugin:
         self._world, self._machine, self._mortal, self._socket = world, machine, mortal, socket
         self._driver = socket.name.removesuffix("-reg.sock")
 
-    async def get_info(self, timeout_s: float) -> registration.PluginInfo:
+    async def get_info(self, timeout_s: float) -> PluginInfo:
         self._machine.registering.add(self._driver)
         await self._reached("get info")
-        return registration.PluginInfo(type=CSI_PLUGIN, name=self._driver, endpoint=f"/{self._driver}", supported_versions=["1.0.0"])
+        return PluginInfo(type=CSI_PLUGIN, name=self._driver, endpoint=f"/{self._driver}", supported_versions=("1.0.0",))
 
     async def notify(self, *, registered: bool, error: str = "", timeout_s: float) -> None:
         await self._reached(f"notify {'registered' if registered else f'refused: {error}'}")

@@ -151,6 +151,8 @@ def test_CDR1_sigint_deletes_the_object_and_sigterm_keeps_it(folder: Path, numbe
 
 HEAVY = {
     "_ssl",
+    "google.protobuf",
+    "uuid",
     "grpc",
     "mooring.wire.http1",
     "msgspec",
@@ -162,6 +164,10 @@ HEAVY = {
     "mooring.kube",
     "mooring.api",
 }
+
+
+MODULES_MAX = 250
+"""Of a program with all that it loads: most of its start, and of its memory."""
 
 
 @pytest.mark.slow
@@ -190,6 +196,7 @@ def test_what_runs_for_each_driver_on_each_node_loads_only_what_it_needs(
     loaded = {line.rpartition("|")[2].strip() for line in running.output().splitlines() if line.startswith("import time:")}
     assert {"asyncio.events", "hpack", f"mooring.cli.{module}_program"} <= loaded
     assert set() == HEAVY & loaded
+    assert len(loaded) <= MODULES_MAX, sorted(loaded)
 
 
 def status(port: int, path: str) -> int:

@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
-from mooring.csi.capabilities import MIGRATED_DRIVERS
+from mooring.csi.call_counts import MIGRATED_DRIVERS
 from mooring.csi.driver import Call
 from mooring.csi.errors import DriverError
 from mooring.csi.in_process import InProcessDriver

@@ -67,7 +67,7 @@ async def test_CO01_a_path_with_all_sorts_of_characters(opened, a_driver, socket
         listener.bind(str(path))
         listener.listen()
         await (driver := a_driver(path)).close()
-        assert driver.path == str(path)
+        assert driver.socket.path == str(path)
     path.unlink()
     async with raw.raw_server(path), opened(path) as driver:
         await driver.probe(PROBE, CALL)

@@ -420,8 +420,8 @@ async def test_a_driver_that_does_not_read_costs_a_bounded_amount_of_memory(sock
         calls = [group.create_task(outcome(driver.create_volume(request, Call(0.3))), name="call") for _ in range(100)]
         errors = await asyncio.gather(*calls)
         assert {str(error) for error in errors} == {"rpc error: code = DeadlineExceeded desc = context deadline exceeded"}
-        assert driver._link is not None
-        assert driver._link._begun_bytes < link.CROWDED_BYTES + 2_000_000
+        assert driver.socket._link is not None
+        assert driver.socket._link._begun_bytes < link.CROWDED_BYTES + 2_000_000
         begun = []
 
         async def read_on():
@@ -443,7 +443,7 @@ async def test_who_waits_for_a_driver_that_does_not_read_hears_of_its_end(socket
         await asyncio.sleep(0.1)
         waiting = probing(group, driver)
         await asyncio.sleep(0)
-        assert driver._link.is_crowded
+        assert driver.socket._link.is_crowded
         peer.close()
         opened.close()
         async with asyncio.timeout(CALL.timeout_s / 2):
@@ -457,8 +457,8 @@ async def test_nothing_is_left_at_the_loop_of_a_connection_that_ended_while_it_w
         request = csi.CreateVolumeRequest(name="n" * 1_000_000)
         call = group.create_task(outcome(driver.create_volume(request, CALL)), name="call")
         await asyncio.sleep(0.1)
-        assert driver._link._rest
-        descriptor = driver._link._socket.fileno()
+        assert driver.socket._link._rest
+        descriptor = driver.socket._link._socket.fileno()
         await driver.close()
         await error_of(call)
         loop = asyncio.get_running_loop()

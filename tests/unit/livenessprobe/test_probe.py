@@ -21,7 +21,6 @@ from mooring.csi.call_counts import CallCounts
 from mooring.csi.errors import DriverError
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.csi.wire_driver import WireDriver
 from mooring.driver.server import serving
 from mooring.sidecars.livenessprobe.probe import CONTENT_TYPE, NOT_READY, START, Prober, go_number, metrics_page, process_started_s
 from mooring.wire.grpc.codes import Code
@@ -57,8 +56,8 @@ def a_prober() -> Opens:
     @asynccontextmanager
     async def opened(timeout_s: float = 2.0) -> AsyncIterator[tuple[Path, Prober]]:
         with tempfile.TemporaryDirectory(prefix="liv-") as folder:
-            path, clock = Path(folder) / "csi.sock", LoopClock()
-            prober = Prober(str(path), lambda: WireDriver(str(path), clock=clock), clock=clock, timeout_s=timeout_s)
+            path = Path(folder) / "csi.sock"
+            prober = Prober(str(path), clock=LoopClock(), timeout_s=timeout_s)
             try:
                 yield path, prober
             finally:

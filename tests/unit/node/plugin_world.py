@@ -13,8 +13,7 @@ from typing import Any
 from mooring.api.storage import CSI_NODES
 from mooring.control.runtime import Runtime
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.csi.proto import pluginregistration_pb2 as registration
-from mooring.csi.registration import methods
+from mooring.csi.registration import PluginInfo, RegistrationStatus, methods
 from mooring.csi.wire_driver import WireDriver
 from mooring.driver.server import serving
 from mooring.node.csinode.reconcile import NodeObjects
@@ -51,15 +50,15 @@ class PluginServer:
     """A plugin that answers GetInfo as a test says, and keeps what it is told."""
 
     def __init__(self, endpoint: Path | str, name: str = "d1", kind: str = "CSIPlugin", versions: tuple[str, ...] = ("1.0.0",)) -> None:
-        self.info = registration.PluginInfo(type=kind, name=name, endpoint=str(endpoint), supported_versions=versions)
+        self.info = PluginInfo(type=kind, name=name, endpoint=str(endpoint), supported_versions=versions)
         self.asked = 0
         self.told: list[tuple[bool, str]] = []
 
-    def _info(self) -> registration.PluginInfo:
+    def _info(self) -> PluginInfo:
         self.asked += 1
         return self.info
 
-    async def _notified(self, status: registration.RegistrationStatus) -> None:
+    async def _notified(self, status: RegistrationStatus) -> None:
         self.told.append((status.plugin_registered, status.error))
 
     @asynccontextmanager

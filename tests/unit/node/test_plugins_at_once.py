@@ -12,8 +12,7 @@ import pytest
 
 from mooring.api.storage import CSI_NODES
 from mooring.csi.errors import DriverError
-from mooring.csi.proto import pluginregistration_pb2 as registration
-from mooring.csi.registration import CSI_PLUGIN, Registration
+from mooring.csi.registration import CSI_PLUGIN, PluginInfo, Registration
 from mooring.csi.wire_driver import WireDriver
 from mooring.node.csinode.reconcile import NodeObjects
 from mooring.node.drivers import Drivers
@@ -91,14 +90,14 @@ class _Plugin:
     def __init__(self, world: AtOnce, socket: Path) -> None:
         self._world, self._socket = world, socket
 
-    async def get_info(self, timeout_s: float) -> registration.PluginInfo:
+    async def get_info(self, timeout_s: float) -> PluginInfo:
         name = self._world.sockets[self._socket]
         if not name:
             self._world.waited.append(timeout_s)
             await asyncio.sleep(timeout_s)
             raise DriverError(Code.DEADLINE_EXCEEDED, "silent")
         await asyncio.sleep(0.01)
-        return registration.PluginInfo(type=CSI_PLUGIN, name=name, endpoint="/e", supported_versions=["1.0.0"])
+        return PluginInfo(type=CSI_PLUGIN, name=name, endpoint="/e", supported_versions=("1.0.0",))
 
     async def notify(self, *, registered: bool, error: str = "", timeout_s: float) -> None:
         self._world.told.append((self._socket.name, registered, error))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 
@@ -182,7 +183,7 @@ async def test_REG12_what_an_earlier_agent_entered_goes_when_the_driver_fails() 
 async def test_REG14_without_an_endpoint_the_registration_socket_is_the_drivers() -> None:
     async with registry_world() as world:
         plugin = world.plugin()
-        plugin.info.endpoint = ""
+        plugin.info = dataclasses.replace(plugin.info, endpoint="")
         async with plugin.on(world.registry / "a.sock"):
             await world.until_true(lambda: plugin.told)
             assert "csi.v1.Node" in plugin.told[0][1] or "Method not found" in plugin.told[0][1]
@@ -195,7 +196,7 @@ async def test_an_endpoint_that_is_no_sockets_is_refused_at_each_try(endpoint: s
     async with registry_world(start=False) as world:
         socket = world.registry / "a.sock"
         plugin = world.plugin()
-        plugin.info.endpoint = endpoint
+        plugin.info = dataclasses.replace(plugin.info, endpoint=endpoint)
         async with plugin.on(socket):
             world.watcher._look()
             for _ in range(2):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -83,7 +84,7 @@ async def _a_broken_annotation(world: RegistryWorld) -> None:
 async def _another_registrar(world: RegistryWorld) -> None:
     await world.driver("other")
     plugin = world.plugin("d1")
-    plugin.info.endpoint = str(world.endpoint("other"))
+    plugin.info = dataclasses.replace(plugin.info, endpoint=str(world.endpoint("other")))
     await world.stack.enter_async_context(plugin.on(world.registry / "other.sock"))
     await world.until_names("d1")
 

@@ -21,13 +21,14 @@ from mooring.conform.proxy.driver_link import FOR_EVER_S, DriverLink
 from mooring.conform.proxy.faults import Fault, Faults, Kind, When
 from mooring.conform.watched import Watch
 from mooring.csi.driver import RPCS_BY_PATH, Rpc
+from mooring.csi.driver_socket import error_of, message_of
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.redact import scrubbed
-from mooring.csi.socket_driver import read_answer
-from mooring.csi.wire_driver import error_of
+from mooring.csi.wire_driver import read_answer
 from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.errors import LOST_TEXT, ConnectionCut, RpcError
+from mooring.wire.grpc.events import Answered
 from mooring.wire.grpc.server import Method, listening
 from mooring.wire.grpc.serving.limits import ServerLimits
 from mooring.wire.grpc.socket_file import make_room
@@ -181,7 +182,7 @@ class Proxy:
             ended(None, None)
             raise
         late = left_s is not None and self._clock.now() - began_s >= left_s
-        answer, problem = _read(asked.rpc, answered.payload) if answered.code == Code.OK else (None, error_of(answered, is_late=late))
+        answer, problem = _read(asked.rpc, answered) if answered.code == Code.OK else (None, error_of(answered, is_late=late))
         if watching is not None:
             watching.ended(answer, problem)
         ended(answer, problem)
@@ -210,12 +211,12 @@ class _Asked:
     fault: Fault | None
 
 
-def _read(rpc: Rpc[Any, Any] | None, payload: bytes | None) -> tuple[Message | None, DriverError | None]:
+def _read(rpc: Rpc[Any, Any] | None, answered: Answered) -> tuple[Message | None, DriverError | None]:
     """The answer, read; or why it can't be."""
     if rpc is None:
         return None, None
     try:
-        return read_answer(rpc, payload), None
+        return read_answer(rpc, message_of(answered)), None
     except DriverError as error:
         return None, error
 

@@ -23,9 +23,8 @@ from mooring.csi.capabilities import DRIVER_NAME
 from mooring.csi.driver import Call
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.csi.proto import pluginregistration_pb2 as registration
-from mooring.csi.registration import CSI_PLUGIN, Registration
-from mooring.csi.socket_driver import SocketDriver
+from mooring.csi.registration import CSI_PLUGIN, PluginInfo, Registration
+from mooring.csi.wire_driver import WireDriver
 from mooring.kube.errors import ApiError
 from mooring.node.csinode.reconcile import NodeObjects, WriteRefused
 from mooring.node.drivers import CALL_S, DriverOnNode, Drivers, RegisteredDriver
@@ -60,7 +59,7 @@ class Plugins:
         drivers: Drivers,
         objects: NodeObjects,
         generation: Callable[[Path], int | None],
-        connect: Callable[[str, str], SocketDriver],
+        connect: Callable[[str, str], WireDriver],
         plugin_at: Callable[[Path], Registration] = Registration,
         *,
         grace_s: float = 0.0,
@@ -139,9 +138,7 @@ class Plugins:
         finally:
             del self._registering[info.name]
 
-    async def _register_valid(
-        self, plugin: Registration, socket: Path, generation: int, info: registration.PluginInfo, version: Version
-    ) -> None:
+    async def _register_valid(self, plugin: Registration, socket: Path, generation: int, info: PluginInfo, version: Version) -> None:
         endpoint = info.endpoint or str(socket)
         driver = RegisteredDriver(info.name, socket, endpoint, version, self._client(info.name, endpoint))
         self._registered[socket] = generation  # from here on, a socket that goes is unregistered
@@ -155,7 +152,7 @@ class Plugins:
             await self._undo(socket, driver)
             raise _Refusal(f"plugin registration failed with err: {error}") from None
 
-    def _valid(self, info: registration.PluginInfo, socket: Path) -> Version:
+    def _valid(self, info: PluginInfo, socket: Path) -> Version:
         """The version of CSI to speak. Raises _Refusal."""
         if not DRIVER_NAME.fullmatch(info.name):
             raise _Refusal(f"plugin validation failed with err: {info.name!r} is no driver name: 1 to 63 letters, digits, dashes and dots")
@@ -171,7 +168,7 @@ class Plugins:
             )
         return version
 
-    def _client(self, name: str, endpoint: str) -> SocketDriver:
+    def _client(self, name: str, endpoint: str) -> WireDriver:
         """Raises _Refusal for an endpoint that is no socket's."""
         try:
             return self._connect(name, endpoint)

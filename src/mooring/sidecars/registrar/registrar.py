@@ -16,8 +16,7 @@ from typing import Final
 from mooring.base.clock import Clock
 from mooring.base.log import logger
 from mooring.csi.errors import DriverError
-from mooring.csi.proto import pluginregistration_pb2 as registration
-from mooring.csi.registration import CSI_PLUGIN, Registration, methods
+from mooring.csi.registration import CSI_PLUGIN, PluginInfo, Registration, RegistrationStatus, methods
 from mooring.wire.grpc.server import listening
 from mooring.wire.grpc.socket_file import check_length, make_room
 
@@ -143,12 +142,12 @@ class Registrar:
     def _kubelet_has_asked(self) -> bool:
         return self._asked > self._asked_by_us
 
-    def _info(self) -> registration.PluginInfo:
+    def _info(self) -> PluginInfo:
         _log.info(2, "Asked for the driver", name=self._name, endpoint=self._endpoint)
         self._asked += 1
-        return registration.PluginInfo(type=CSI_PLUGIN, name=self._name, endpoint=self._endpoint, supported_versions=VERSIONS)
+        return PluginInfo(type=CSI_PLUGIN, name=self._name, endpoint=self._endpoint, supported_versions=VERSIONS)
 
-    async def _notified(self, status: registration.RegistrationStatus) -> None:
+    async def _notified(self, status: RegistrationStatus) -> None:
         self.answered.set()
         if status.plugin_registered:
             self.is_registered = True
