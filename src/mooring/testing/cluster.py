@@ -34,7 +34,7 @@ class AsyncCluster:
         self.plane = plane
         self.faults = Faults(plane.calls, plane.api, self.run)
         self.allowed_breaches: set[str] = set()
-        self.waiting = Waiting(plane.users, plane.ports.clock)
+        self.waiting = Waiting(plane.users, plane.ports.clock, plane.ports.stay)
 
     # -- objects
 

@@ -183,7 +183,8 @@ class Processes:
         return OverSocket(str(self._sockets.nodes[node]), self._calls, node, clock=clock, metrics=metrics)
 
     async def kill(self, node: str) -> None:
-        await self._sockets.drivers[node].kill()
+        with self._calls.at_work():
+            await self._sockets.drivers[node].kill()
 
     async def start(self, node: str) -> None:
         """Returns when it answers: while a program starts, time does not leap. Raises ConfigError where it never does."""

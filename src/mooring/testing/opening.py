@@ -114,16 +114,21 @@ async def _plane(
     wanted: Wanted, folder: Path, time: PlaneTime, story: io.StringIO, randomness: Random, *, serves: bool
 ) -> AsyncGenerator[PlaneUnderTest, None]:
     clock = time.clock
-    ports = Ports(folder, clock, randomness, Story(PlainScreen(story), clock))
+    stay = time.loop.stay if isinstance(time, RealTime) else _nobody_needs_it
+    ports = Ports(folder, clock, randomness, Story(PlainScreen(story), clock), stay)
     async with running(wanted, ports) as plane:
         if isinstance(time, RealTime):
             time.loop.busy = lambda: plane.calls.under_way > 0
-        async with _served(plane) if serves else contextlib.nullcontext():
+        async with _served(plane, time) if serves else contextlib.nullcontext():
             yield plane
 
 
+def _nobody_needs_it(_: float) -> None:
+    """In virtual time nobody is outside."""
+
+
 @contextlib.asynccontextmanager
-async def _served(plane: PlaneUnderTest) -> AsyncGenerator[None, None]:
+async def _served(plane: PlaneUnderTest, time: PlaneTime) -> AsyncGenerator[None, None]:
     from mooring.apiserver.identity.tls import identity_in  # noqa: PLC0415 (here, so that a plane without TLS needs no cryptography)
 
     ports = plane.ports
@@ -137,6 +142,8 @@ async def _served(plane: PlaneUnderTest) -> AsyncGenerator[None, None]:
         durability=InMemory(plane.store),
     )
     await server.start()
+    if isinstance(time, RealTime):
+        time.loop.accompanied = lambda: server.connection_count > 0
     try:
         server.write_kubeconfig(ports.folder / "kubeconfig")
         yield

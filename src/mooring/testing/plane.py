@@ -42,12 +42,13 @@ _LOG_PLACE: Final = "the story of this cluster, which a failed test prints"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ports:
-    """Of the plane. folder: for the driver's and the nodes' files. story: hears what happens."""
+    """Of the plane. folder: for the driver's and the nodes' files. story: hears what happens. stay: no leap for so many real seconds."""
 
     folder: Path
     clock: Clock
     randomness: Random
     story: Story
+    stay: Callable[[float], None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ WAIT_S: Final = 900.0
 _LOOK_S: Final = 0.01
 _LOOKS: Final = 20
 """What has not come for long is looked for less often: each so manieth part of the time so far."""
+_PACE_MAX: Final = 100.0
+"""So much of the cluster's time passes in a second at most, where somebody outside may need the second."""
 
 
 class NotYet(AssertionError):
@@ -28,10 +30,10 @@ class NotYet(AssertionError):
 
 
 class Waiting:
-    """cluster: to read. clock: the plane's."""
+    """cluster: to read. clock: the plane's. stay: time does not leap for so many real seconds."""
 
-    def __init__(self, cluster: Cluster, clock: Clock) -> None:
-        self._cluster, self._clock = cluster, clock
+    def __init__(self, cluster: Cluster, clock: Clock, stay: Callable[[float], None]) -> None:
+        self._cluster, self._clock, self._stay = cluster, clock, stay
 
     async def until(
         self, check: Callable[[], Awaitable[Any]], what: str, about: tuple[str, Key] | None = None, wait_s: float = WAIT_S
@@ -47,7 +49,9 @@ class Waiting:
         waited_s = self._clock.now() - began_s
         if waited_s >= wait_s:
             raise NotYet(await self._told(what, about, wait_s))
-        await self._clock.sleep(min(max(_LOOK_S, waited_s / _LOOKS), wait_s - waited_s))
+        next_s = min(max(_LOOK_S, waited_s / _LOOKS), wait_s - waited_s)
+        self._stay(next_s / _PACE_MAX)
+        await self._clock.sleep(next_s)
 
     async def why(self, kind: str, key: Key) -> str:
         """As `mooring why` says it. kind: pod, pvc, pv, node, volumeattachment or volumesnapshot. Raises ApiError, NotThere."""

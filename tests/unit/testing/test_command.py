@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import selectors
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,6 +84,24 @@ def test_a_process_is_a_driver(mooring_cluster: ClusterOfTest) -> None:
     life(mooring_cluster)
     assert 2 == len(mooring_cluster.calls("DeleteVolume"))
     assert {"", "n1"} == {call.where for call in mooring_cluster.calls()}
+
+
+def test_a_quarter_of_an_hour_waits_for_calls_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of timers fall due; the outside world is waited for only while the driver is called."""
+    with a_cluster(command(tmp_path), nodes=1) as cluster:
+        cluster.claim("data").bound()
+        waits, select, made = 0, selectors.DefaultSelector.select, len(cluster.calls())
+
+        def watched(selector: Any, timeout: float | None = None) -> Any:
+            nonlocal waits
+            waits += threading.current_thread().name == "mooring" and timeout is not None and timeout > 0
+            return select(selector, timeout)
+
+        monkeypatch.setattr(selectors.DefaultSelector, "select", watched)
+        cluster.passes(minutes=15)
+        calls = len(cluster.calls()) - made
+        assert calls >= 10, "the driver is probed"
+        assert waits <= 20 * calls, "each call is asked after each 20 ms"
 
 
 @pytest.mark.long
