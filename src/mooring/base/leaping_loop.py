@@ -83,6 +83,10 @@ class LeapingLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return super().time() + self._leaping.ahead_s
 
+    def real_s(self) -> float:
+        """Its time without the leaps."""
+        return super().time()
+
     def wall_s(self) -> float:
         """Seconds since the Unix epoch, as far ahead as the loop's time is."""
         return time.time() + self._leaping.ahead_s

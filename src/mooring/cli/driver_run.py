@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import os
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _log = logger(__name__)
 
 _AGAIN: Final = BackOff(1.0, 60.0)
+_TICK_S: Final = 1.0
 
 
 def _read_option(text: str) -> dict[str, str]:
@@ -149,19 +150,23 @@ async def _serve(flags: RunFlags, words: str = "") -> int:
         raise ConfigError(f"{words} has no node service, and the kubelet registers no driver without: drop --plugin-registration-path")
     endpoint = flags.endpoint or os.environ["CSI_ENDPOINT"]
     check_identity(plugin)
-    with _watched(plugin) if flags.rules else contextlib.nullcontext(plugin) as driver:
-        async with serving(driver, endpoint, socket_mode=flags.socket_mode, grace_s=flags.grace_s) as socket:
-            await unless_stopped(_beside(flags, plugin, socket))
+    async with (
+        _watched(plugin) if flags.rules else contextlib.nullcontext(plugin) as driver,
+        serving(driver, endpoint, socket_mode=flags.socket_mode, grace_s=flags.grace_s) as socket,
+    ):
+        await unless_stopped(_beside(flags, plugin, socket))
     return 0
 
 
-@contextlib.contextmanager
-def _watched(plugin: Plugin) -> Iterator[object]:
+@contextlib.asynccontextmanager
+async def _watched(plugin: Plugin) -> AsyncGenerator[object, None]:
     """The driver under the rules of CSI: the log names each that it breaks, and at the end all of them."""
+    from mooring.conform.running_time import running_time
     from mooring.conform.watched import Breaches, WatchedMethods
 
-    breaches = Breaches(_tell, sees_mounts=True)
-    yield WatchedMethods(plugin, breaches.watch_at_proxy(where=""))
+    async with running_time(LoopClock(), _TICK_S) as ran:
+        breaches = Breaches(_tell, sees_mounts=True, now=ran.now)
+        yield WatchedMethods(plugin, breaches.watch_at_proxy(where=""))
     if summary := list(breaches.summary()):
         _log.warning(summary[0].rstrip(":"), rules=Lines("\n".join(summary[1:])))
 

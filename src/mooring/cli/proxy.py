@@ -93,6 +93,7 @@ async def _serve(flags: ProxyFlags, script: Script, stdout: TextIO) -> int:
     from mooring.base.stopping import stop_signals
     from mooring.conform.proxy.faults import Faults
     from mooring.conform.proxy.proxy import Proxy
+    from mooring.conform.running_time import running_time
     from mooring.conform.watched import Watch
     from mooring.csi.address import socket_path
     from mooring.csi.book.watcher import Watcher
@@ -103,7 +104,6 @@ async def _serve(flags: ProxyFlags, script: Script, stdout: TextIO) -> int:
         stdout.write(f"{text}\n")
         stdout.flush()
 
-    watcher = Watcher(lambda breach: say(_of_breach(breach)))
     with _recorder(flags) as record:
 
         def tell(passed: Passed) -> None:
@@ -113,12 +113,13 @@ async def _serve(flags: ProxyFlags, script: Script, stdout: TextIO) -> int:
                 say(f"  fault: {passed.fault} ({passed.fault.place})")
             record(passed)
 
-        driver = socket_path(flags.to)
-        proxy = Proxy(driver, faults=faults, watch=Watch(watcher, "", None), tell=tell, clock=clock)
-        async with proxy.serving(Path(socket_path(flags.listen)), mode=flags.socket_mode):
-            say(f"Passing calls from {flags.listen} to {flags.to}, until Ctrl-C")
-            with stop_signals() as stop:
-                await stop.wait()
+        async with running_time(clock) as ran:
+            watcher = Watcher(lambda breach: say(_of_breach(breach)), now=ran.now)
+            proxy = Proxy(socket_path(flags.to), faults=faults, watch=Watch(watcher, "", None), tell=tell, clock=clock)
+            async with proxy.serving(Path(socket_path(flags.listen)), mode=flags.socket_mode):
+                say(f"Passing calls from {flags.listen} to {flags.to}, until Ctrl-C")
+                with stop_signals() as stop:
+                    await stop.wait()
     for text in _ending(watcher.breaches.values(), faults):
         say(text)
     return 0

@@ -53,12 +53,12 @@ class CallFault:
 
 
 class DriverCalls:
-    """Of all clients of one driver. sight: None where nobody can see the driver's mounts."""
+    """Of all clients of one driver. sight: None where nobody can see the driver's mounts. drivers_s: seconds as the driver has them."""
 
-    def __init__(self, clock: Clock, story: Story, sight: Sight | None = None) -> None:
+    def __init__(self, clock: Clock, story: Story, drivers_s: Callable[[], float], sight: Sight | None = None) -> None:
         self._clock, self._story, self._sight = clock, story, sight
         self._faults: list[CallFault] = []
-        self._watcher = Watcher(lambda _: None)
+        self._watcher = Watcher(lambda _: None, now=drivers_s)
         self.made: list[DriverCall] = []
         self.under_way = 0
 

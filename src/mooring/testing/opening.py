@@ -114,8 +114,8 @@ async def _plane(
     wanted: Wanted, folder: Path, time: PlaneTime, story: io.StringIO, randomness: Random, *, serves: bool
 ) -> AsyncGenerator[PlaneUnderTest, None]:
     clock = time.clock
-    stay = time.loop.stay if isinstance(time, RealTime) else _nobody_needs_it
-    ports = Ports(folder, clock, randomness, Story(PlainScreen(story), clock), stay)
+    stay, drivers_s = (time.loop.stay, time.loop.real_s) if isinstance(time, RealTime) else (_nobody_needs_it, clock.now)
+    ports = Ports(folder, clock, randomness, Story(PlainScreen(story), clock), stay, drivers_s)
     async with running(wanted, ports) as plane:
         if isinstance(time, RealTime):
             time.loop.busy = lambda: plane.calls.under_way > 0

@@ -42,13 +42,17 @@ _LOG_PLACE: Final = "the story of this cluster, which a failed test prints"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Ports:
-    """Of the plane. folder: for the driver's and the nodes' files. story: hears what happens. stay: no leap for so many real seconds."""
+    """Of the plane. folder: for the driver's and the nodes' files. story: hears what happens. stay: no leap for so many real seconds.
+
+    drivers_s: the time of the driver, which in a process of its own does not leap.
+    """
 
     folder: Path
     clock: Clock
     randomness: Random
     story: Story
     stay: Callable[[float], None]
+    drivers_s: Callable[[], float]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -75,7 +79,7 @@ async def running(wanted: Wanted, ports: Ports) -> AsyncGenerator[PlaneUnderTest
     """The plane, ready, as long as the block runs; then it ends at once. Raises ConfigError for a driver that can't be used."""
     clock, story = ports.clock, ports.story
     store, api = new_store(ports.randomness, clock.wall_s()), ApiFaults()
-    calls = DriverCalls(clock, story, Sight() if wanted.mounts else None)
+    calls = DriverCalls(clock, story, ports.drivers_s, Sight() if wanted.mounts else None)
 
     def cluster(who: str) -> LocalCluster:
         return LocalCluster(store, clock=clock, randomness=ports.randomness, faults=api.of(who))

@@ -8,6 +8,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from mooring.base.clock import Clock
+from mooring.conform.running_time import running_time
 from mooring.conform.watched import Watch, WatchedDriver
 from mooring.csi.book.rule import Breach
 from mooring.csi.book.watcher import Watcher
@@ -28,13 +29,14 @@ class Outcome:
 async def ask(address: str, rpc: Rpc[Any, Any], request: Message, *, timeout_s: float, connect_s: float, clock: Clock) -> Outcome:
     """Raises ConfigError where nobody answers at the address."""
     breaches: list[Breach] = []
-    driver = WatchedDriver(address, watch=Watch(Watcher(breaches.append), "", None), clock=clock)
-    await driver.connect(connect_s)
-    began = clock.now()
-    try:
-        answer, error = await driver.invoke(rpc, request, Call(timeout_s)), None
-    except DriverError as failed:
-        answer, error = None, failed
-    finally:
-        await driver.close()
+    async with running_time(clock) as ran:
+        driver = WatchedDriver(address, watch=Watch(Watcher(breaches.append, now=ran.now), "", None), clock=clock)
+        await driver.connect(connect_s)
+        began = clock.now()
+        try:
+            answer, error = await driver.invoke(rpc, request, Call(timeout_s)), None
+        except DriverError as failed:
+            answer, error = None, failed
+        finally:
+            await driver.close()
     return Outcome(answer, error, tuple(breaches), clock.now() - began)
