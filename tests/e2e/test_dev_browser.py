@@ -38,13 +38,22 @@ def test_the_page_shows_the_plane_kills_a_node_and_lets_a_minute_pass_in_a_secon
             page.until(
                 f"const state = {NODE.format(name='n2')}?.cells[1].textContent; return state && state !== 'Ready'", 40, "n2 is missed"
             )
-            page.press("1", "#pace")
             assert page.run(AT_S) - began > 40, "50 s have passed on the plane"
+            six_minutes_pass_in_seconds(page)
+            page.press("10", "#pace")
+            page.until("return document.querySelector('#pace button[disabled]').textContent === '10'", 20, "time runs slower")
+            page.press("1", "#pace")
             page.press("revive", "#nodes tr:nth-child(2)")
             page.until(f"return {NODE.format(name='n2')}?.cells[1].textContent === 'Ready'", 40, "n2 is back")
         kubectl("delete", "pod", "pod", "--timeout=20s")
         kubectl("delete", "pvc", "claim", "--timeout=20s")
         eventually(lambda: not kubectl.left(), 20, "no pod, no attachment, no volume")
+
+
+def six_minutes_pass_in_seconds(page: Page) -> None:
+    began, began_s = page.run(AT_S), time.monotonic()
+    page.until(f"{AT_S} > {began + 360}", 60, "six minutes have passed")
+    assert time.monotonic() - began_s < 20
 
 
 SAID = "return document.getElementById('said').textContent"
@@ -68,6 +77,7 @@ def test_each_button_for_faults_does_what_it_says(tmp_path: Path) -> None:
             delayed_and_failed(page, kubectl)
             paused(page, kubectl)
             killed_and_started(page)
+            twice_cut_and_hanging(page, kubectl)
             in_the_words_of_a_script(page)
         kubectl("delete", "pod", "pod", "--timeout=20s")
         kubectl("delete", "pvc", "claim", "--timeout=20s")
@@ -120,6 +130,29 @@ def paused(page: Page, kubectl: Kubectl) -> None:
 def killed_and_started(page: Page) -> None:
     page.press("restart", CONTROLLER.format(name="binder"))
     page.until(f"{SAID}.endsWith('was killed in the middle of its work, and has started anew')", 20, "it runs again")
+
+
+def twice_cut_and_hanging(page: Page, kubectl: Kubectl) -> None:
+    """Each happens once to a call of another kind, in the life of one more claim."""
+    choose(page, times="1", rpc="CreateVolume")
+    page.press("send it twice", "#faults")
+    page.until(f"{ASKED} .startsWith('CreateVolume: it is sent twice, one after the other')", 20, "it is asked for")
+    choose(page, rpc="DeleteVolume", when="before")
+    page.press("cut the connection", "#faults")
+    page.until(f"{ASKED}.startsWith('DeleteVolume: the connection is cut')", 20, "the latest stands first")
+    made = page.run(CALLS).count("CreateVolume")
+    kubectl.apply({**CLAIM, "metadata": {"name": "twice"}})
+    kubectl("wait", "--for=jsonpath={.status.phase}=Bound", "pvc/twice", "--timeout=20s")
+    page.until(f"{STRUCK}.includes('CreateVolume: it is sent twice')", 20, "it was sent twice")
+    assert made + 2 == page.run(CALLS).count("CreateVolume"), "the driver got both"
+    kubectl("delete", "pvc", "twice", "--timeout=20s")
+    page.until(f"{STRUCK}.includes('DeleteVolume: the connection is cut')", 20, "it was cut")
+    page.until(f"{ASKED} === ''", 20, "both are over")
+    choose(page, rpc="Probe")
+    page.press("let it hang", "#faults")
+    page.until(f"{ASKED} .startsWith('Probe: it hangs, and does not reach the driver')", 20, "it is asked for")
+    page.press("lift", "#asked")
+    page.until(f"{ASKED} === ''", 20, "it is lifted")
 
 
 def in_the_words_of_a_script(page: Page) -> None:

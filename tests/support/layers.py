@@ -48,7 +48,7 @@ REMEDIES: Final = {
         "to test it: GOFLAGS=-mod=mod go install github.com/summerwind/h2spec/cmd/h2spec@v2.2.1, and put h2spec into the folder `extra` "
         "beside KUBE_TEST_BIN"
     ),
-    BROWSER: "to test it: install Chromium and its driver somewhere on PATH, as in: apt-get install chromium chromium-driver",
+    BROWSER: "to test it: hack/browser, as root on Debian; elsewhere put chromium and chromedriver on PATH",
     GO_SOURCES: "to test it: `make real-parts`, which brings the Go module k8s.io/api into Go's cache; parts built elsewhere leave it out",
     SPECIFICATION: "nothing is wrong: this is a check for maintainers, who have the original declarations in a folder beside the project",
 }
