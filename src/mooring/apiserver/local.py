@@ -17,7 +17,7 @@ from mooring.apiserver.printers.kinds import columns_of
 from mooring.apiserver.resource import ApiCall, Json, Resource, Status
 from mooring.apiserver.store import ObjectStore
 from mooring.apiserver.table import Stored, Written
-from mooring.apiserver.users import OWNER
+from mooring.apiserver.users import OWNER, Tokens
 from mooring.apiserver.watch import WatchHub
 from mooring.apiserver.watch_buffer import WatchItem
 from mooring.apiserver.web.queries import delete_options
@@ -57,8 +57,11 @@ class LocalCluster(Cluster):
         randomness: Random,
         faults: ServerFaults | None = None,
         durability: Durability | None = None,
+        tokens: Tokens | None = None,
     ) -> None:
+        """tokens: of service accounts; None where nobody can sign them."""
         self.store = store
+        self._tokens = tokens
         self._clock = clock
         self._durability = durability or InMemory(store)
         self._hub = WatchHub(store, clock=clock, randomness=randomness, durability=self._durability)
@@ -139,7 +142,7 @@ class LocalCluster(Cluster):
         if action is None or action.asks is None or action.asks.answer is None:
             raise api_errors.no_such_resource()
         decoded, _ = decode_object(action.asks, _plain(request.body), FieldValidation.WARN, [])
-        answer, call = action.asks.answer, ApiCall(self.store, resource, key, decoded, self._now(), OWNER)
+        answer, call = action.asks.answer, ApiCall(self.store, resource, key, decoded, self._now(), OWNER, tokens=self._tokens)
         answered = await self._committed(lambda: answer(call))
         return codec_of(request.kind.struct).object(msgspec.json.encode(answered)) if request.verb is Verb.CREATE else None
 

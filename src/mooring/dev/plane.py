@@ -24,9 +24,10 @@ from typing import Final
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.disk.state import lasting
 from mooring.apiserver.durability import Durability, InMemory
-from mooring.apiserver.identity.tls import identity_in
+from mooring.apiserver.identity.tls import identity_in, signer_of
 from mooring.apiserver.local import LocalCluster
 from mooring.apiserver.store import ObjectStore
+from mooring.apiserver.users import Tokens
 from mooring.apiserver.web.server import LOOPBACK, ApiServer, is_free, last_port
 from mooring.base.clock import Clock
 from mooring.base.ending import Ending
@@ -121,8 +122,8 @@ async def running(
             session, tasks = await build.session(stack, group, sockets)
             ids = await node_ids(sockets, breaches, clock)
             tasks.append(group.create_task(_end_on_failure(durability), name="dev/durability"))  # before anybody is refused for it
-            await build.api_server(stack, store, durability)
-            cluster = LocalCluster(store, clock=clock, randomness=randomness, durability=durability)
+            tokens = await build.api_server(stack, store, durability)
+            cluster = LocalCluster(store, clock=clock, randomness=randomness, durability=durability, tokens=tokens)
             extras = await extras_of(session, wants_snapshots=snapshots)
             if extras.snapshots:
                 await install(TracedCluster(cluster, "server", story, clock), groups=extras.group_snapshots)
@@ -193,7 +194,8 @@ class _Build:
         store = new_store(self._randomness, self._clock.wall_s())
         return store, InMemory(store)
 
-    async def api_server(self, stack: AsyncExitStack, store: ObjectStore, durability: Durability) -> None:
+    async def api_server(self, stack: AsyncExitStack, store: ObjectStore, durability: Durability) -> Tokens:
+        """The signer of service accounts' tokens."""
         identity = identity_in(self._folder / "tls", self._clock.wall_s())
         port = self._port or self._last_port()
         server = ApiServer(store, identity, clock=self._clock, randomness=self._randomness, address=(LOOPBACK, port), durability=durability)
@@ -201,6 +203,7 @@ class _Build:
         stack.push_async_callback(server.close)
         server.write_kubeconfig(self.kubeconfig)
         self._story.happened("server", f"answers on {server.url}")
+        return signer_of(identity)
 
     def _last_port(self) -> int:
         """The port of the folder's last start, if it is free, so that its clients find the server again; else 0."""

@@ -139,10 +139,11 @@ def persistent_volume(driver_name: str, pv_name: str, handle: str, segments: Map
     return _object("v1", "PersistentVolume", pv_name, spec)
 
 
-def _object(api_version: str, kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
-    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec}
+def _object(api_version: str, kind: str, name: str, spec: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, **({} if spec is None else {"spec": spec})}
 
 
+SERVICE_ACCOUNTS: Final[Kind[dict[str, Any]]] = Kind("", "v1", "ServiceAccount", "serviceaccounts", True, dict)
 WAITS: Final = "-wait"
 """Ends the name of the class whose volumes are made when their first pod has a node."""
 ATTRIBUTES: Final = {"silver": "500", "gold": "5000"}
@@ -169,7 +170,7 @@ async def register(
     default_class: bool = False,
     log_place: str = TERMINAL,
 ) -> None:
-    """Creates the driver's CSIDriver and classes, and the Nodes. log_place: as for `csi_driver`.
+    """Creates the driver's CSIDriver and classes, the Nodes, and the account of pods that name none. log_place: as for `csi_driver`.
 
     topology: the segments of the reference driver's nodes, {} for none. extras: the kinds of classes that it has. has_agents: the nodes'
     agents write the CSINodes; where there are none, each node is entered with its name as its id.
@@ -177,6 +178,7 @@ async def register(
     name, class_of_driver = driver.name, class_name(reference=reference)
     wanted = csi_driver(name, attaches=driver.publishes, takes_inline=reference, log_place=log_place)
     await _make(cluster, CSI_DRIVERS.whole(), wanted, lambda there: there["spec"].get("attachRequired", True) is driver.publishes)
+    await _make(cluster, SERVICE_ACCOUNTS, _object("v1", "ServiceAccount", "default"), namespace="default")
     for one in (
         storage_class(name, class_of_driver, default=default_class, grows=extras.grows),
         storage_class(name, class_of_driver + WAITS, waits=True, grows=extras.grows),
@@ -228,16 +230,20 @@ async def make_volume(cluster: Cluster, driver: Driver, driver_name: str, name: 
 
 
 async def _make(
-    cluster: Cluster, kind: Kind[dict[str, Any]], obj: dict[str, Any], fits: Callable[[dict[str, Any]], bool] = lambda _: True
+    cluster: Cluster,
+    kind: Kind[dict[str, Any]],
+    obj: dict[str, Any],
+    fits: Callable[[dict[str, Any]], bool] = lambda _: True,
+    namespace: str = "",
 ) -> bool:
     """True when it was made. A kept state has it from the last time, perhaps changed since: it stays, unless what can't be changed there
     does not fit any more."""
     name = obj["metadata"]["name"]
     try:
-        if fits(await cluster.get(kind, name)):
+        if fits(await cluster.get(kind, name, namespace)):
             return False
-        await cluster.delete(kind, name)
+        await cluster.delete(kind, name, namespace)
     except NotFound:
         pass
-    await cluster.create(kind, obj)
+    await cluster.create(kind, obj, namespace)
     return True

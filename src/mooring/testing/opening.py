@@ -25,7 +25,7 @@ from mooring.mounts.system import ToolFailed
 from mooring.mounts.targets import mounting_refusal
 from mooring.testing.cluster import AsyncCluster
 from mooring.testing.drivers import MakesDriver, Wanted
-from mooring.testing.plane import PlaneUnderTest, Ports, running
+from mooring.testing.plane import TLS, PlaneUnderTest, Ports, running
 from mooring.testing.sync import Cluster
 from mooring.testing.time import Life, PlaneTime, RealTime, VirtualTime
 
@@ -132,7 +132,7 @@ async def _served(plane: PlaneUnderTest, time: PlaneTime) -> AsyncGenerator[None
     from mooring.apiserver.identity.tls import identity_in  # noqa: PLC0415 (here, so that a plane without TLS needs no cryptography)
 
     ports = plane.ports
-    identity = identity_in(ports.folder / "tls", ports.clock.wall_s())
+    identity = identity_in(ports.folder / TLS, ports.clock.wall_s())
     server = ApiServer(
         plane.store,
         identity,

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from mooring.apiserver.bootstrap import new_store
+from mooring.apiserver.identity.tls import identity_in, signer_of
 from mooring.apiserver.local import LocalCluster
 from mooring.apiserver.store import ObjectStore
+from mooring.apiserver.users import LateTokens
 from mooring.base.clock import Clock
 from mooring.base.ending import Ending
 from mooring.base.randomness import Random
@@ -36,6 +38,8 @@ from mooring.testing.faults import ApiFaults
 from mooring.testing.node import NodeUnderTest, Surroundings
 from mooring.wire.grpc.codes import Code
 
+TLS: Final = "tls"
+"""The folder of the API server's identity."""
 _CONNECT_S: Final = 20.0
 _LOG_PLACE: Final = "the story of this cluster, which a failed test prints"
 
@@ -79,10 +83,11 @@ async def running(wanted: Wanted, ports: Ports) -> AsyncGenerator[PlaneUnderTest
     """The plane, ready, as long as the block runs; then it ends at once. Raises ConfigError for a driver that can't be used."""
     clock, story = ports.clock, ports.story
     store, api = new_store(ports.randomness, clock.wall_s()), ApiFaults()
+    tokens = LateTokens(lambda: signer_of(identity_in(ports.folder / TLS, clock.wall_s())))
     calls = DriverCalls(clock, story, ports.drivers_s, Sight() if wanted.mounts else None)
 
     def cluster(who: str) -> LocalCluster:
-        return LocalCluster(store, clock=clock, randomness=ports.randomness, faults=api.of(who))
+        return LocalCluster(store, clock=clock, randomness=ports.randomness, faults=api.of(who), tokens=tokens)
 
     users = LocalCluster(store, clock=clock, randomness=ports.randomness)
     starter = Starter(ports.folder, wanted.nodes, {}, wanted.mounts, story, clock, ports.randomness, Ending())

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mooring.apiserver.identity.files import ACCOUNTS_KEY, CA, CA_KEY, CERTIFICATE, KEY, TOKEN, write_private
-from mooring.apiserver.users import RequestUser
+from mooring.apiserver.users import LateTokens, RequestUser, Tokens
 from mooring.base import ownership
 from mooring.base.errors import ConfigError
 
@@ -86,6 +86,17 @@ def identity_in(folder: Path, now: float) -> ServerIdentity:
         return ServerIdentity(ca, folder / CERTIFICATE, folder / KEY, token.read_text().strip(), accounts)
     except OSError as error:
         raise ConfigError(f"the server's identity in '{folder}' can't be used: {error}") from error
+
+
+def signer_of(identity: ServerIdentity) -> Tokens:
+    """Signs the tokens of service accounts."""
+
+    def make() -> Tokens:
+        from mooring.apiserver.identity.tokens import TokenKey  # noqa: PLC0415 (10 MiB, and few servers are asked for a token)
+
+        return TokenKey(identity.accounts_key)
+
+    return LateTokens(make)
 
 
 def _is_served_well(folder: Path, now: float) -> bool:

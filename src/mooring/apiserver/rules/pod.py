@@ -34,6 +34,8 @@ _GATED: Final = {
     "reason": "SchedulingGated",
     "message": "Scheduling is blocked due to non-empty scheduling gates",
 }
+_ACCOUNTS: Final = ("", "v1", "serviceaccounts")
+_ACCOUNT: Final = "default"
 _FIELDS: Final = (
     ("spec", "nodeName"),
     ("spec", "restartPolicy"),
@@ -45,9 +47,11 @@ _FIELDS: Final = (
 )
 
 
-def _admit(new: Json, _view: OtherObjects) -> None:
-    """Priorities, and the built-in runtime classes. No admission of service accounts: a pod gets neither account `default` nor a token."""
+def _admit(new: Json, view: OtherObjects) -> None:
+    """Priorities, the built-in runtime classes, and the account `default` where there is one. No pod is refused for its account."""
     spec, meta = new["spec"], new["metadata"]
+    if not spec.get("serviceAccountName") and view.get(_ACCOUNTS, _ACCOUNT, meta["namespace"]) is not None:
+        spec["serviceAccountName"] = spec["serviceAccount"] = _ACCOUNT
     priority = _PRIORITIES.get(spec.get("priorityClassName", ""))
     if priority is None:
         raise api_errors.not_admitted(PODS, meta, f"no PriorityClass with name {spec['priorityClassName']} was found")

@@ -21,9 +21,8 @@ from urllib.parse import urlsplit
 
 from mooring.apiserver.controllers.housekeeping import Housekeeping
 from mooring.apiserver.durability import Durability, InMemory
-from mooring.apiserver.identity.tls import ServerIdentity
+from mooring.apiserver.identity.tls import ServerIdentity, signer_of
 from mooring.apiserver.store import ObjectStore
-from mooring.apiserver.users import LateTokens, Tokens
 from mooring.apiserver.watch import WatchHub
 from mooring.apiserver.web.connection import Connection
 from mooring.apiserver.web.dispatch import Dispatcher
@@ -71,7 +70,7 @@ class ApiServer:
         durability = durability or InMemory(store)
         limits = limits or ConnectionLimits()
         limits = dataclasses.replace(limits, connections=min(limits.connections, _open_files() - _FILES_KEPT))
-        service = Service(store, clock=clock, token=identity.token, durability=durability, tokens=LateTokens(lambda: _signer(identity)))
+        service = Service(store, clock=clock, token=identity.token, durability=durability, tokens=signer_of(identity))
         self._hub = WatchHub(store, clock=clock, randomness=randomness, durability=durability)
         metrics = ServerMetrics(store)
         self._streams = Streams(self._hub, metrics)
@@ -187,9 +186,3 @@ def is_free(port: int) -> bool:
         except OSError:
             return False
     return True
-
-
-def _signer(identity: ServerIdentity) -> Tokens:
-    from mooring.apiserver.identity.tokens import TokenKey  # noqa: PLC0415 (10 MiB, and few servers are asked for a token)
-
-    return TokenKey(identity.accounts_key)
