@@ -123,6 +123,12 @@ def test_secrets_that_nobody_gives_are_asked_for(make: type, tmp_path: Path, cap
     assert "give them with --secrets-file=FILE" in capsys.readouterr().err
 
 
+def test_a_file_of_other_bytes_is_no_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_bytes(b"\xff\xfe")
+    assert 2 == replay.run([str(tmp_path / "file"), "--driver=unix:///tmp/none.sock"], "mooring replay")
+    assert "file: is no UTF-8, and no record of calls" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [

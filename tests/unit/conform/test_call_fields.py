@@ -90,6 +90,10 @@ def test_a_message_as_one_word() -> None:
         ("capacity_range.required_bytes=1.5", "a whole number or a quantity"),
         ("capacity_range.required_bytes=9223372036854775808", "must be between"),
         ("capacity_range=5", "must be a map of the fields of CapacityRange"),
+        ("name=\udcff", "is no UTF-8"),
+        ("na\udcffme=x", "is no UTF-8"),
+        ("parameters.\udcff=x", "is no UTF-8"),
+        ("volume_capabilities.access_mode.mode=99999999999", "must be between"),
         ("volume_capabilities.access_mode.mode=SINGLE_NODE_WRITTER", "did you mean SINGLE_NODE_WRITER?"),
     ],
 )
@@ -157,6 +161,12 @@ def test_a_wrong_document_is_told_with_its_place(document: Any, said: str) -> No
     assert said in str(told.value)
 
 
+def test_half_a_pair_in_json_is_no_text() -> None:
+    for document in ({"name": "\ud800"}, {"parameters": {"\ud800": "a"}}, {"na\ud800me": "a"}):
+        with pytest.raises(ConfigError):
+            fill(csi.CreateVolumeRequest(), document)
+
+
 def test_the_file_of_secrets() -> None:
     assert {"user": "me", "pass": "x"} == secrets_in("user: me\npass: x\n", "file")
     secret = yaml.safe_dump({"kind": "Secret", "data": {"pass": base64.b64encode(b"x").decode()}, "stringData": {"user": "me"}})
@@ -164,6 +174,8 @@ def test_the_file_of_secrets() -> None:
     request = csi.DeleteVolumeRequest()
     fill_secrets(request, {"pass": "x"})
     assert {"pass": "x"} == dict(request.secrets)
+    with pytest.raises(ConfigError, match=r"^a secret: is no UTF-8$"):
+        fill_secrets(request, {"pass": "hunter2\ud800"})
     with pytest.raises(ConfigError, match="takes no secrets"):
         fill_secrets(csi.GetPluginInfoRequest(), {"pass": "x"})
 

@@ -31,6 +31,7 @@ _SECRETS_FIELD: Final = "secrets"
 def fill_from_words(message: Message, words: Sequence[str]) -> None:
     """words: each `path=value`. Raises ConfigError."""
     for word in words:
+        _read_text(word, ascii(word))
         path, equals, text = word.partition("=")
         if not equals:
             raise wrong(f"{word!r} is no field of the request: give path=value, as in name=data or capacity_range.required_bytes=1Gi")
@@ -52,7 +53,8 @@ def fill_secrets(message: Message, values: Mapping[str, str]) -> None:
         return
     if _SECRETS_FIELD not in message.DESCRIPTOR.fields_by_name:
         raise wrong(f"{message.DESCRIPTOR.name} takes no secrets: drop --secrets-file")
-    getattr(message, _SECRETS_FIELD).update(values)
+    for name, value in values.items():
+        getattr(message, _SECRETS_FIELD)[_read_text(name, "a secret's name")] = _read_text(value, "a secret")
 
 
 def document_in(text: str, name: str) -> Any:
@@ -245,8 +247,16 @@ def _read(field: FieldDescriptor, value: Any, path: str, *, is_text: bool) -> An
     if not isinstance(value, str):
         raise wrong(f"{path}: must be a text, got {value!r}: put it in quotes")
     if field.type == FieldDescriptor.TYPE_STRING:
-        return value
+        return _read_text(value, path)
     raise wrong(f"{path}: fields of this kind can't be given")
+
+
+def _read_text(value: str, path: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # bytes of a command line that are none, or half a pair in JSON
+        raise wrong(f"{path}: is no UTF-8") from None
+    return value
 
 
 def _read_enum(field: FieldDescriptor, value: Any, path: str) -> int:
@@ -255,7 +265,7 @@ def _read_enum(field: FieldDescriptor, value: Any, path: str) -> int:
     if value in by_name:
         return by_name[value]
     if not isinstance(value, bool) and (isinstance(value, int) or (isinstance(value, str) and value.isdecimal())):
-        return int(value)  # of a newer CSI
+        return _read_number(*_INTEGERS[FieldDescriptor.TYPE_INT32], value, path)  # of a newer CSI
     raise wrong(f"{path}: {field.enum_type.name} has no {value!r}{hint_or_list(str(value), by_name)}")
 
 

@@ -46,7 +46,9 @@ def hint_or_list(text: str, names: Iterable[str]) -> str:
 
 def field_of(message: Any, name: str, where: str) -> FieldDescriptor:
     """message: a descriptor. name: in CSI's declarations, or in JSON. where: the path so far. Raises ConfigError."""
-    found: FieldDescriptor | None = message.fields_by_name.get(name) or message.fields_by_camelcase_name.get(name)
+    found: FieldDescriptor | None = None
+    if name.isascii():  # protobuf fails on half a pair
+        found = message.fields_by_name.get(name) or message.fields_by_camelcase_name.get(name)
     if found is not None:
         return found
     place = f"{where}: " if where else ""
