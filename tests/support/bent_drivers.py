@@ -23,6 +23,7 @@ from mooring.wire.grpc.codes import Code
 NODE = "node-1"
 SECRET = "s3cr3t-word"
 Controller = csi.ControllerServiceCapability.RPC
+Node = csi.NodeServiceCapability.RPC
 Service = csi.PluginCapability.Service
 
 
@@ -142,6 +143,57 @@ class ChangesItsMind(Bent):
         if self.again("asked"):
             kept = [one for one in answer.capabilities if one.rpc.type != Controller.VOLUME_CONDITION]
             return csi.ControllerGetCapabilitiesResponse(capabilities=kept)
+        return answer
+
+
+class GrowsByWordAlone(Bent):
+    breaks = "CSI108"
+
+    async def controller_get_capabilities(self, request: Any) -> Any:
+        answer = await self.inner.controller_get_capabilities(request)
+        kept = [one for one in answer.capabilities if one.rpc.type != Controller.EXPAND_VOLUME]
+        return csi.ControllerGetCapabilitiesResponse(capabilities=kept)
+
+    async def node_get_capabilities(self, request: Any) -> Any:
+        answer = await self.inner.node_get_capabilities(request)
+        kept = [one for one in answer.capabilities if one.rpc.type != Node.EXPAND_VOLUME]
+        return csi.NodeGetCapabilitiesResponse(capabilities=kept)
+
+    async def controller_expand_volume(self, request: Any) -> Any:
+        raise DriverError(Code.UNIMPLEMENTED, "it does not grow")
+
+    async def node_expand_volume(self, request: Any) -> Any:
+        raise DriverError(Code.UNIMPLEMENTED, "it does not grow")
+
+
+class ListsNoStatus(Bent):
+    breaks = "CSI105"
+
+    async def list_volumes(self, request: Any) -> Any:
+        answer = await self.inner.list_volumes(request)
+        for entry in answer.entries:
+            if not entry.status.published_node_ids:
+                entry.ClearField("status")
+        return answer
+
+
+class OddTopology(Bent):
+    breaks = "CSI116"
+
+    async def list_volumes(self, request: Any) -> Any:
+        answer = await self.inner.list_volumes(request)
+        for entry in answer.entries:
+            entry.volume.accessible_topology.add(segments={"zone": "a b"})
+        return answer
+
+
+class TwoPrefixes(Bent):
+    breaks = "CSI117"
+
+    async def list_volumes(self, request: Any) -> Any:
+        answer = await self.inner.list_volumes(request)
+        for entry in answer.entries:
+            entry.volume.accessible_topology.add(segments={"a.example.com/zone": "a", "b.example.com/rack": "1"})
         return answer
 
 
@@ -375,6 +427,25 @@ class TakesAnyParameter(Bent):
         return await self.inner.controller_modify_volume(request)
 
 
+class RetellsContext(Bent):
+    breaks = "CSI215"
+
+    async def list_volumes(self, request: Any) -> Any:
+        answer = await self.inner.list_volumes(request)
+        for entry in answer.entries:
+            entry.volume.volume_context["listed"] = "yes"
+        return answer
+
+
+class LargeSnapshots(Bent):
+    breaks = "CSI216"
+
+    async def create_snapshot(self, request: Any) -> Any:
+        answer = await self.inner.create_snapshot(request)
+        answer.snapshot.size_bytes = 1 << 40
+        return answer
+
+
 # -- published
 
 
@@ -444,6 +515,24 @@ class UnpublishesItsOwn(Bent):
         if request.volume_id not in self.seen:
             raise DriverError(Code.NOT_FOUND, "it was never published")
         return answer
+
+
+class WantsANode(Bent):
+    breaks = "CSI309"
+
+    async def controller_unpublish_volume(self, request: Any) -> Any:
+        if not request.node_id:
+            raise DriverError(Code.INVALID_ARGUMENT, "node_id is required")
+        return await self.inner.controller_unpublish_volume(request)
+
+
+class ForgetsEverywhere(Bent):
+    breaks = "CSI309"
+
+    async def controller_unpublish_volume(self, request: Any) -> Any:
+        if request.volume_id and not request.node_id:
+            return csi.ControllerUnpublishVolumeResponse()
+        return await self.inner.controller_unpublish_volume(request)
 
 
 # -- snapshots
@@ -544,6 +633,49 @@ class AnySource(Bent):
         return answer
 
 
+class EarlyGroups(Bent):
+    breaks = "CSI410"
+
+    async def create_volume_group_snapshot(self, request: Any) -> Any:
+        answer = await self.inner.create_volume_group_snapshot(request)
+        answer.group_snapshot.snapshots[0].ready_to_use = False
+        return answer
+
+
+class TakesSnapshotsAlong(Bent):
+    breaks = "CSI411"
+
+    async def create_snapshot(self, request: Any) -> Any:
+        answer = await self.inner.create_snapshot(request)
+        self.seen.setdefault(request.source_volume_id, set()).add(answer.snapshot.snapshot_id)
+        return answer
+
+    async def delete_volume(self, request: Any) -> Any:
+        answer = await self.inner.delete_volume(request)
+        for identity in self.seen.pop(request.volume_id, ()):
+            await self.inner.delete_snapshot(csi.DeleteSnapshotRequest(snapshot_id=identity))
+        return answer
+
+
+class RefusesToDeleteSources(Bent):
+    breaks = "CSI411"
+
+    async def create_snapshot(self, request: Any) -> Any:
+        answer = await self.inner.create_snapshot(request)
+        self.seen[answer.snapshot.snapshot_id] = request.source_volume_id
+        return answer
+
+    async def delete_snapshot(self, request: Any) -> Any:
+        answer = await self.inner.delete_snapshot(request)
+        self.seen.pop(request.snapshot_id, None)
+        return answer
+
+    async def delete_volume(self, request: Any) -> Any:
+        if request.volume_id in self.seen.values():
+            raise DriverError(Code.INTERNAL, "it has snapshots")
+        return await self.inner.delete_volume(request)
+
+
 # -- the node
 
 
@@ -608,6 +740,15 @@ class NoFigures(Bent):
         answer = await self.inner.node_get_volume_stats(request)
         del answer.usage[:]
         return answer
+
+
+class ShortPaths(Bent):
+    breaks = "CSI523"
+
+    async def node_stage_volume(self, request: Any) -> Any:
+        if len(request.staging_target_path) == 128:
+            raise DriverError(Code.INVALID_ARGUMENT, "the path is too long")
+        return await self.inner.node_stage_volume(request)
 
 
 # -- lists

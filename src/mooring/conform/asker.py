@@ -234,10 +234,10 @@ class Asker:
             request.accessibility_requirements.preferred.append(self.abilities.topology)
         return request
 
-    def folders(self) -> tuple[str, str]:
-        """A staging_target_path, which is there, and a target_path, of which the folder above is there."""
+    def folders(self, bytes_min: int = 0) -> tuple[str, str]:
+        """A staging_target_path, which is there, and a target_path, of which the folder above is there. bytes_min: of each."""
         self._names += 1
-        staging, pod = self.options.staging / str(self._names), self.options.targets / str(self._names)
+        staging, pod = (_padded(folder / str(self._names), bytes_min) for folder in (self.options.staging, self.options.targets))
         for folder in (staging, pod):
             folder.mkdir(parents=True, exist_ok=True)
             self._folders.append(folder)
@@ -288,3 +288,7 @@ async def _outcome(work: Coroutine[Any, Any, Any]) -> Any:
         return await work
     except DriverError:
         return None
+
+
+def _padded(path: Path, bytes_min: int) -> Path:
+    return path.with_name(path.name + "n" * (bytes_min - len(os.fsencode(path))))

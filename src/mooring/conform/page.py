@@ -18,7 +18,7 @@ _CHAPTERS: Final = {
     "CSI4": "Snapshots and groups",
     "CSI50": "The node",
     "CSI51": "Volumes on the node",
-    "CSI52": "Figures of a volume on the node",
+    "CSI52": "Figures of a volume on the node, and how it is mounted",
     "CSI6": "Lists",
     "CSI7": "Errors, secrets, and calls that never end",
 }
@@ -29,6 +29,8 @@ CSI's specification says what a driver must do, and Kubernetes expects a little 
 A number never changes its meaning. [`mooring conform`](conform.md) asks a driver about all of them. `mooring dev` watches each call
 to your driver, and names the rule that a call breaks: [dev](dev.md#your-own-driver). Each rule says here what it demands, what a
 cluster does after a breach, and how to mend it.
+
+[The MUSTs of CSI](csi-musts.md) lists each MUST of the specification with its rules.
 
 This page is made from the book: `python -m mooring.conform.page > docs/csi-rules.md`.
 """

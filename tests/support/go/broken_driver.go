@@ -333,12 +333,13 @@ func (d *driver) ListVolumes(_ context.Context, request *csi.ListVolumesRequest)
 		}
 		one := &csi.ListVolumesResponse_Entry{
 			Volume: &csi.Volume{VolumeId: id, CapacityBytes: found.Size, AccessibleTopology: []*csi.Topology{zone("a")}},
+			Status: &csi.ListVolumesResponse_VolumeStatus{},
 		}
 		if d.is("hides-topology") {
 			one.Volume.AccessibleTopology = nil
 		}
 		if found.Node != "" {
-			one.Status = &csi.ListVolumesResponse_VolumeStatus{PublishedNodeIds: []string{found.Node}}
+			one.Status.PublishedNodeIds = []string{found.Node}
 		}
 		answer.Entries = append(answer.Entries, one)
 		if d.is("lists-twice") && request.MaxEntries == 0 {

@@ -10,8 +10,8 @@ from mooring.conform.checks.lists import pages
 from mooring.conform.life import ATTACHES, CREATES, STAGES, begin, step
 from mooring.csi.book.errors import REFUSED
 from mooring.csi.book.lists import LACKS
-from mooring.csi.book.node import AGAIN, LEFT, NO_USAGE, SECOND_WRITER, WRITABLE
-from mooring.csi.book.publishing import FULL, INCOMPATIBLE, NOTHING_LEFT
+from mooring.csi.book.node import AGAIN, LEFT, LONG_PATH, NO_USAGE, SECOND_WRITER, WRITABLE
+from mooring.csi.book.publishing import EVERYWHERE, FULL, INCOMPATIBLE, NOTHING_LEFT
 from mooring.csi.book.requests import UNKNOWN
 from mooring.csi.driver import Driver
 from mooring.csi.proto import csi_pb2 as csi
@@ -22,6 +22,8 @@ CHAPTER = Chapter()
 _C: Final = "Controller Service [Controller Server] > "
 _GONE: Final = "conform-no-such-volume"
 _NO_NODE: Final = "conform-no-such-node"
+PATH_BYTES: Final = 128
+"""Each driver must take paths of so many."""
 LIMIT_MAX: Final = 64
 """A node with room for more volumes is not filled."""
 
@@ -86,6 +88,31 @@ async def list_while_published(asker: Asker) -> None:
     if "Controller.LIST_VOLUMES_PUBLISHED_NODES" in asker.abilities and asker.abilities.node_id not in nodes:
         found = f"volume {whole.identity!r} is published to {asker.abilities.node_id!r}, and published_node_ids lacks it"
         asker.finds(LACKS, Driver.list_volumes, request, found)
+
+
+@CHAPTER.check(EVERYWHERE, CREATES, ATTACHES, "Node")
+async def unpublish_everywhere(asker: Asker) -> None:
+    """ControllerUnpublishVolume without a node_id takes the volume from the node that has it."""
+    whole = await begin(asker)
+    await step(whole, Driver.controller_publish_volume, REFUSED)
+    request = whole.unpublish(node_id="")
+    await asker.must(Driver.controller_unpublish_volume, request, EVERYWHERE)
+    if asker.abilities.lacking("Controller.LIST_VOLUMES", "Controller.LIST_VOLUMES_PUBLISHED_NODES"):
+        return  # nobody tells whether it did
+    for answer in await pages(asker, Driver.list_volumes, csi.ListVolumesRequest()):
+        for entry in answer.entries:
+            if entry.volume.volume_id == whole.identity and entry.status.published_node_ids:
+                found = f"ListVolumes says that it is still published to {entry.status.published_node_ids[0]!r}"
+                asker.finds(EVERYWHERE, Driver.controller_unpublish_volume, request, found)
+
+
+@CHAPTER.check(LONG_PATH, CREATES, "Node")
+async def long_paths(asker: Asker) -> None:
+    """A volume goes to a pod and back by paths of 128 bytes."""
+    whole = await begin(asker)
+    whole.staging, whole.target = asker.folders(PATH_BYTES)
+    for rpc, _ in (*whole.there(), *whole.back()):
+        await step(whole, rpc, LONG_PATH if rpc.service == "Node" else REFUSED)
 
 
 @CHAPTER.check(

@@ -8,7 +8,7 @@ from mooring.conform.asker import Asker
 from mooring.conform.check import Chapter
 from mooring.conform.life import CREATES, create
 from mooring.csi.book.requests import FULL_NAME, UNKNOWN
-from mooring.csi.book.snapshots import ANOTHER, DELETE_ABSENT, MEMBERS, OTHER_SOURCE
+from mooring.csi.book.snapshots import ANOTHER, DELETE_ABSENT, MEMBERS, OTHER_SOURCE, OUTLIVES
 from mooring.csi.driver import Driver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.wire.grpc.codes import Code
@@ -69,6 +69,25 @@ async def snapshot_with_full_name(asker: Asker) -> None:
     base = f"{asker.name('long')}-{'n' * 128}"[:127]
     for last in "ab":
         await asker.must(Driver.create_snapshot, a_snapshot(asker, volume, f"{base}{last}"), FULL_NAME)
+
+
+@CHAPTER.check(OUTLIVES, CREATES, SNAPSHOTS)
+async def snapshot_outlives_its_volume(asker: Asker) -> None:
+    """A volume with a snapshot is deleted and the snapshot restored, or the volume stays as it was."""
+    volume = await create(asker, asker.a_volume())
+    made = (await asker.must(Driver.create_snapshot, a_snapshot(asker, volume))).snapshot
+    request = csi.DeleteVolumeRequest(volume_id=volume.volume_id)
+    outcome = await asker.patiently(Driver.delete_volume, request)
+    if outcome.ok:
+        source = {"snapshot": {"snapshot_id": made.snapshot_id}}
+        await asker.must(Driver.create_volume, asker.a_volume(volume_content_source=source), OUTLIVES)
+    elif outcome.code != Code.FAILED_PRECONDITION:
+        if not outcome.breaches:
+            found = f"the volume has a snapshot, and the driver answers {outcome.error} in place of FailedPrecondition"
+            asker.finds(OUTLIVES, Driver.delete_volume, request, found)
+    else:
+        validation = csi.ValidateVolumeCapabilitiesRequest(volume_id=volume.volume_id, volume_capabilities=[asker.capability()])
+        await asker.must(Driver.validate_volume_capabilities, validation, OUTLIVES)
 
 
 @CHAPTER.check(DELETE_ABSENT, SNAPSHOTS, sanity="DeleteSnapshot [Controller Server] > should succeed when an invalid snapshot id is used")

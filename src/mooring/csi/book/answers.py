@@ -57,6 +57,9 @@ _REQUIRED: Final[Mapping[type[Message], tuple[str, ...]]] = {
     csi.VolumeGroupSnapshot: ("group_snapshot_id", "snapshots", "creation_time"),
     csi.Snapshot: ("snapshot_id", "source_volume_id", "creation_time"),
     csi.NodeGetInfoResponse: ("node_id",),
+    csi.ControllerGetVolumeResponse: ("volume", "volume.volume_id", "status"),
+    csi.VolumeCondition: ("message",),
+    csi.ValidateVolumeCapabilitiesResponse.Confirmed: ("volume_capabilities",),
 }
 
 
@@ -86,9 +89,24 @@ def _missing(response: Message) -> Iterator[str]:
     if isinstance(response, csi.ListVolumesResponse):
         nameless = (number for number, one in enumerate(response.entries) if not one.volume.volume_id)
         yield from (f"entries[{number}].volume.volume_id is required" for number in nameless)
+    for path, part in _parts(response):
+        yield from (f"{path}.{fault}" for fault in missing(part, _REQUIRED))
     if isinstance(response, csi.ListSnapshotsResponse):
         for number, one in enumerate(response.entries):
             yield from (f"entries[{number}].snapshot.{fault}" for fault in missing(one.snapshot, _REQUIRED))
+
+
+def _parts(response: Message) -> Iterator[tuple[str, Message]]:
+    """Messages that an answer need not have, and whose fields it needs where it has them."""
+    if isinstance(response, csi.ListVolumesResponse):
+        told = ((f"entries[{number}].status", one.status) for number, one in enumerate(response.entries))
+        yield from ((f"{path}.volume_condition", one.volume_condition) for path, one in told if one.HasField("volume_condition"))
+    if isinstance(response, csi.ControllerGetVolumeResponse) and response.status.HasField("volume_condition"):
+        yield "status.volume_condition", response.status.volume_condition
+    if isinstance(response, csi.NodeGetVolumeStatsResponse) and response.HasField("volume_condition"):
+        yield "volume_condition", response.volume_condition
+    if isinstance(response, csi.ValidateVolumeCapabilitiesResponse) and response.HasField("confirmed"):
+        yield "confirmed", response.confirmed
 
 
 def _strangers(response: Message) -> Iterator[str]:
@@ -106,7 +124,8 @@ _NUMBERS: Final[Mapping[type[Message], tuple[str, ...]]] = {
     csi.ControllerExpandVolumeResponse: ("capacity_bytes",),
     csi.CreateSnapshotResponse: ("snapshot.size_bytes",),
     csi.GetSnapshotResponse: ("snapshot.size_bytes",),
-    csi.GetCapacityResponse: ("available_capacity",),
+    csi.GetCapacityResponse: ("available_capacity", "maximum_volume_size.value", "minimum_volume_size.value"),
+    csi.ControllerGetVolumeResponse: ("volume.capacity_bytes",),
     csi.NodeGetInfoResponse: ("max_volumes_per_node",),
     csi.NodeExpandVolumeResponse: ("capacity_bytes",),
 }
@@ -119,8 +138,22 @@ def _signs(response: Message) -> Iterator[str]:
             value = getattr(value, name)
         if value < 0:
             yield f"{path}: must not be negative"
+    yield from _listed(response)
     if isinstance(response, csi.NodeGetVolumeStatsResponse):
         yield from _usage(response)
+
+
+def _listed(response: Message) -> Iterator[str]:
+    if isinstance(response, csi.ListVolumesResponse):
+        sizes_of = {f"entries[{number}].volume.capacity_bytes": one.volume.capacity_bytes for number, one in enumerate(response.entries)}
+    elif isinstance(response, csi.ListSnapshotsResponse):
+        sizes_of = {f"entries[{number}].snapshot.size_bytes": one.snapshot.size_bytes for number, one in enumerate(response.entries)}
+    elif isinstance(response, csi.CreateVolumeGroupSnapshotResponse | csi.GetVolumeGroupSnapshotResponse):
+        members = response.group_snapshot.snapshots
+        sizes_of = {f"group_snapshot.snapshots[{number}].size_bytes": one.size_bytes for number, one in enumerate(members)}
+    else:
+        return
+    yield from (f"{path}: must not be negative" for path, size in sizes_of.items() if size < 0)
 
 
 def _usage(response: csi.NodeGetVolumeStatsResponse) -> Iterator[str]:

@@ -16,6 +16,7 @@ _Controller = csi.ControllerServiceCapability.RPC
 _Group = csi.GroupControllerServiceCapability.RPC
 _Node = csi.NodeServiceCapability.RPC
 _Service = csi.PluginCapability.Service
+_Expansion = csi.PluginCapability.VolumeExpansion
 
 NAME = Rule(
     "CSI101",
@@ -52,7 +53,7 @@ NO_SERVICE = Rule(
 NOT_SERVED = Rule(
     "CSI105",
     "a capability is advertised and not served",
-    "A driver answers each call whose capability it advertises, and never with Unimplemented.",
+    "A driver answers each call whose capability it advertises, never with Unimplemented, and fills the fields that stand for it.",
     "controllergetcapabilities",
     "Kubernetes makes the call because of the capability, and tries again for ever.",
     "Implement the call, or take its capability out of the answer.",
@@ -141,11 +142,12 @@ _SERVICES: Final[Mapping[str, int]] = {
     "Controller": _Service.CONTROLLER_SERVICE,
     "GroupController": _Service.GROUP_CONTROLLER_SERVICE,
 }
-_LEAN_ON: Final[Mapping[int, int]] = {
-    _Controller.LIST_VOLUMES_PUBLISHED_NODES: _Controller.LIST_VOLUMES,
-    _Controller.PUBLISH_READONLY: _Controller.PUBLISH_UNPUBLISH_VOLUME,
-    _Controller.CLONE_VOLUME: _Controller.CREATE_DELETE_VOLUME,
-}
+_LEAN_ON: Final = (
+    (_Controller.LIST_VOLUMES_PUBLISHED_NODES, _Controller.LIST_VOLUMES),
+    (_Controller.LIST_VOLUMES_PUBLISHED_NODES, _Controller.PUBLISH_UNPUBLISH_VOLUME),
+    (_Controller.PUBLISH_READONLY, _Controller.PUBLISH_UNPUBLISH_VOLUME),
+    (_Controller.CLONE_VOLUME, _Controller.CREATE_DELETE_VOLUME),
+)
 
 
 def judge(exchange: Exchange, past: Past) -> Iterator[Breach]:
@@ -181,7 +183,7 @@ def _told_capabilities(exchange: Exchange, past: Past) -> Iterator[Breach]:
     elif exchange.is_of("controller_get_capabilities"):
         now = capabilities.rpcs(exchange.response)
         yield from _changed(exchange, past.controller, now, _Controller)
-        yield from _alone(exchange, now)
+        yield from _alone(exchange, past, now)
         yield from _unnamed(exchange, past, now, _Controller)
     elif exchange.is_of("group_controller_get_capabilities"):
         now = capabilities.rpcs(exchange.response)
@@ -190,6 +192,12 @@ def _told_capabilities(exchange: Exchange, past: Past) -> Iterator[Breach]:
     elif exchange.is_of("node_get_capabilities"):
         now = capabilities.rpcs(exchange.response)
         yield from _changed(exchange, past.node.get(exchange.where), now, _Node)
+        if _Expansion.ONLINE in (past.expansions or ()) and not _grows(past, now):
+            yield exchange.breaks(CONTRADICTION, "VolumeExpansion ONLINE without EXPAND_VOLUME of the controller or the node")
+
+
+def _grows(past: Past, node: Collection[int]) -> bool:
+    return past.controller is None or _Controller.EXPAND_VOLUME in past.controller or _Node.EXPAND_VOLUME in node
 
 
 def _changed(exchange: Exchange, before: frozenset[int] | None, now: frozenset[int], names: Any) -> Iterator[Breach]:
@@ -199,10 +207,12 @@ def _changed(exchange: Exchange, before: frozenset[int] | None, now: frozenset[i
         yield exchange.breaks(STEADY, f"it was {_names(before, names)}, and is {_names(now, names)}")
 
 
-def _alone(exchange: Exchange, now: Collection[int]) -> Iterator[Breach]:
-    for number, other in _LEAN_ON.items():
+def _alone(exchange: Exchange, past: Past, now: Collection[int]) -> Iterator[Breach]:
+    for number, other in _LEAN_ON:
         if number in now and other not in now:
             yield exchange.breaks(CONTRADICTION, f"{_name(number, _Controller)} without {_name(other, _Controller)}")
+    if _Expansion.OFFLINE in (past.expansions or ()) and _Controller.EXPAND_VOLUME not in now:
+        yield exchange.breaks(CONTRADICTION, "VolumeExpansion OFFLINE without EXPAND_VOLUME of the controller")
 
 
 def _unnamed(exchange: Exchange, past: Past, now: Collection[int], names: Any) -> Iterator[Breach]:
@@ -226,9 +236,10 @@ def _served(exchange: Exchange, past: Past) -> Iterator[Breach]:
         return
     if exchange.code == Code.UNIMPLEMENTED and need.number in has:
         yield exchange.breaks(NOT_SERVED, f"the driver advertises {need.text}, and answers Unimplemented")
-    if exchange.ok and need.number not in has:
+    conditions_alone = exchange.is_of("node_get_volume_stats") and _Node.VOLUME_CONDITION in has
+    if exchange.ok and need.number not in has and not conditions_alone:
         yield exchange.breaks(NOT_ADVERTISED, f"the driver answers OK, and does not advertise {need.text}")
-    if exchange.ok and need.names is _Controller:
+    if exchange.ok and need.names is not _Group:
         yield from _filled(exchange, has)
 
 
@@ -239,10 +250,19 @@ def _advertised(need: Need, exchange: Exchange, past: Past) -> frozenset[int] | 
 
 
 def _filled(exchange: Exchange, has: frozenset[int]) -> Iterator[Breach]:
-    """Fields of a list that stand for a capability."""
-    if not exchange.is_of("list_volumes") or _Controller.LIST_VOLUMES_PUBLISHED_NODES in has:
+    """Fields that stand for a capability."""
+    if exchange.is_of("node_get_volume_stats"):
+        if _Node.VOLUME_CONDITION in has and not exchange.response.HasField("volume_condition"):
+            yield exchange.breaks(NOT_SERVED, "the driver advertises VOLUME_CONDITION, and volume_condition is not set")
         return
-    if any(entry.status.published_node_ids for entry in exchange.response.entries):
+    entries = exchange.response.entries if exchange.is_of("list_volumes") else ()
+    told = [exchange.response] if exchange.is_of("controller_get_volume") else entries
+    if _Controller.VOLUME_CONDITION in has and not all(one.status.HasField("volume_condition") for one in told):
+        yield exchange.breaks(NOT_SERVED, "the driver advertises VOLUME_CONDITION, and volume_condition is not set")
+    if _Controller.LIST_VOLUMES_PUBLISHED_NODES in has:
+        if not all(one.HasField("status") for one in entries):
+            yield exchange.breaks(NOT_SERVED, "the driver advertises LIST_VOLUMES_PUBLISHED_NODES, and an entry has no status")
+    elif any(entry.status.published_node_ids for entry in entries):
         yield exchange.breaks(NOT_ADVERTISED, "published_node_ids are filled, and LIST_VOLUMES_PUBLISHED_NODES is not advertised")
 
 

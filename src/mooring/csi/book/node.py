@@ -128,7 +128,15 @@ RULES: Final = (
     *(SAME_NODE, TWO_NODES, NOT_THERE, ELSEWHERE, WRITABLE, WRONG_KIND, LEFT, LEFT_STAGED, AGAIN, GROWN, NO_USAGE),
     *(COVERS, NO_TARGET),
 )
-ASKED: Final = (SECOND_WRITER,)
+LONG_PATH = Rule(
+    "CSI523",
+    "a path of 128 bytes is refused",
+    "staging_target_path and target_path may have 128 bytes, and more where the system takes more.",
+    "nodestagevolume",
+    "The kubelet's own paths are that long: each pod with a volume of the driver stays in ContainerCreating.",
+    "Take paths as long as the system does; where a tool or a socket takes fewer bytes, work through a descriptor or a link.",
+)
+ASKED: Final = (SECOND_WRITER, LONG_PATH)
 
 _ABSENT: Final = "no such file or directory"
 """ENOENT in the words of C, Go, Python and mount(8)."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 from mooring.csi import capabilities
@@ -99,6 +99,8 @@ class Past:
 
     def __init__(self) -> None:
         self.names: dict[str, str] = {}  # the driver's, by where it answered
+        self.topology_prefix = ""  # of the first key that had one
+        self.expansions: frozenset[int] | None = None
         self.plugin: frozenset[int] | None = None
         self.controller: frozenset[int] | None = None
         self.group: frozenset[int] | None = None
@@ -115,9 +117,31 @@ class Past:
 
     def note(self, exchange: Exchange) -> None:
         """To be called when the exchange has been judged."""
+        if exchange.ok and not self.topology_prefix:
+            self.topology_prefix = next((found for one in topologies(exchange) for key in one if (found := topology_prefix(key))), "")
         note = _NOTES.get(exchange.rpc.attribute)
         if note is not None:
             note(self, exchange)
+
+
+def topologies(exchange: Exchange) -> Iterator[Mapping[str, str]]:
+    """The segments of each topology in an answer that was OK."""
+    if exchange.is_of("create_volume"):
+        volumes = [exchange.response.volume]
+    elif exchange.is_of("list_volumes"):
+        volumes = [entry.volume for entry in exchange.response.entries]
+    elif exchange.is_of("node_get_info"):
+        yield exchange.response.accessible_topology.segments
+        return
+    else:
+        return
+    for volume in volumes:
+        yield from (one.segments for one in volume.accessible_topology)
+
+
+def topology_prefix(key: str) -> str:
+    """`topology.csi.example.com` of `topology.csi.example.com/zone`; "" where a key has none."""
+    return key.rpartition("/")[0]
 
 
 def _plugin_info(past: Past, exchange: Exchange) -> None:
@@ -128,6 +152,7 @@ def _plugin_info(past: Past, exchange: Exchange) -> None:
 def _plugin_capabilities(past: Past, exchange: Exchange) -> None:
     if exchange.ok:
         past.plugin = capabilities.services(exchange.response)
+        past.expansions = capabilities.volume_expansions(exchange.response)
 
 
 def _controller_capabilities(past: Past, exchange: Exchange) -> None:

@@ -76,8 +76,17 @@ FORGOTTEN = Rule(
     "Answer OK where the volume is not attached, and keep attachments where they outlive a restart of the driver.",
 )
 
+EVERYWHERE = Rule(
+    "CSI309",
+    "ControllerUnpublishVolume without a node leaves the volume published",
+    "ControllerUnpublishVolume without a node_id unpublishes the volume from all nodes.",
+    "controllerunpublishvolume",
+    "Kubernetes always names the node; people and other orchestrators detach a volume so from nodes that they do not know.",
+    "Without a node_id take every attachment of the volume away, and answer OK where there is none.",
+)
+
 RULES: Final = (SAME_CONTEXT, REFUSED_AGAIN, TWO_NODES, ABSENT, FORGOTTEN)
-ASKED: Final = (INCOMPATIBLE, FULL, NOTHING_LEFT)
+ASKED: Final = (INCOMPATIBLE, FULL, NOTHING_LEFT, EVERYWHERE)
 
 
 def judge(exchange: Exchange, past: Past) -> Iterator[Breach]:

@@ -83,10 +83,30 @@ OTHER_SOURCE = Rule(
     "Keep the source with the snapshot, and compare it with the request's.",
 )
 
-RULES: Final = (ANOTHER, REFUSED_AGAIN, SOURCE, TIME, READY, DELETE_ABSENT, SHARED_ID, MEMBERS, OTHER_SOURCE)
+GROUP_READY = Rule(
+    "CSI410",
+    "a group is ready before its members",
+    "A group is ready_to_use only when each of its snapshots is.",
+    "createvolumegroupsnapshot",
+    "The VolumeGroupSnapshot says ready, and restores from its members fail.",
+    "Work ready_to_use of the group out from those of its members.",
+)
+OUTLIVES = Rule(
+    "CSI411",
+    "a volume takes its snapshots along",
+    "A volume that has snapshots is deleted without them, or DeleteVolume is refused with FailedPrecondition and changes nothing.",
+    "deletevolume",
+    "Users delete claims and keep their VolumeSnapshots, as backups: a restore finds nothing.",
+    "Keep the snapshot's data, or refuse to delete the volume while it has snapshots.",
+)
+
+RULES: Final = (ANOTHER, REFUSED_AGAIN, SOURCE, TIME, READY, DELETE_ABSENT, SHARED_ID, MEMBERS, OTHER_SOURCE, GROUP_READY)
+ASKED: Final = (OUTLIVES,)
 
 
 def judge(exchange: Exchange, past: Past) -> Iterator[Breach]:
+    if exchange.ok and exchange.is_of("create_volume_group_snapshot", "get_volume_group_snapshot"):
+        yield from _early(exchange)
     if exchange.is_of("delete_snapshot", "delete_volume_group_snapshot"):
         if exchange.code == Code.NOT_FOUND:
             yield exchange.breaks(DELETE_ABSENT, "the driver answers NotFound")
@@ -120,6 +140,12 @@ def _group(exchange: Exchange, past: Past) -> Iterator[Breach]:
     if (have := sorted(member.source_volume_id for member in group.snapshots)) != wanted:
         yield exchange.breaks(MEMBERS, f"its snapshots are of volumes {have}, and {wanted} were asked for")
     yield from _known(exchange, past.groups, _group_of)
+
+
+def _early(exchange: Exchange) -> Iterator[Breach]:
+    group = exchange.response.group_snapshot
+    if group.ready_to_use and (waiting := [one.snapshot_id for one in group.snapshots if not one.ready_to_use]):
+        yield exchange.breaks(GROUP_READY, f"ready_to_use is true, and its snapshot {waiting[0]!r} is not ready")
 
 
 def _refused(exchange: Exchange, things: Things) -> Iterator[Breach]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from mooring.csi.book.exchange import Exchange, same_request
@@ -124,10 +124,30 @@ MUTABLE = Rule(
     "Look at each key before you change anything.",
 )
 
+OTHER_CONTEXT = Rule(
+    "CSI215",
+    "a volume's context is told in another way",
+    "Where ListVolumes and ControllerGetVolume tell a volume's volume_context, it is that of CreateVolume.",
+    "createvolume",
+    "Kubernetes reads the context of CreateVolume alone; tools that read the list hand the driver another one.",
+    "Keep the context with the volume, or leave it out of the list.",
+)
+CUT = Rule(
+    "CSI216",
+    "a volume is smaller than its snapshot",
+    "A volume that is made from a snapshot is at least as large as the snapshot's size_bytes.",
+    "createsnapshot",
+    "The restored volume lacks the end of the data, and its file system can't be mounted.",
+    "Compare the size with the snapshot's, and answer OutOfRange where it is too small, or make the volume larger.",
+)
+
 _SHOWN_MAX: Final = 3
 """Topologies that a finding names."""
 
-RULES: Final = (ANOTHER, REFUSED_AGAIN, SHARED_ID, CAPACITY, SOURCE, PLACE, SAME_ANSWER, DELETE_ABSENT, FORGOTTEN, GROWN, OTHER_REQUEST)
+RULES: Final = (
+    *(ANOTHER, REFUSED_AGAIN, SHARED_ID, CAPACITY, SOURCE, PLACE, SAME_ANSWER, DELETE_ABSENT, FORGOTTEN, GROWN, OTHER_REQUEST),
+    *(OTHER_CONTEXT, CUT),
+)
 ASKED: Final = (NOT_CONFIRMED, ONLINE, MUTABLE)
 
 
@@ -139,6 +159,10 @@ def judge(exchange: Exchange, past: Past) -> Iterator[Breach]:
             yield exchange.breaks(DELETE_ABSENT, "the driver answers NotFound")
     elif exchange.code == Code.NOT_FOUND:
         yield from _lost(exchange, past)
+    elif exchange.ok and exchange.is_of("list_volumes"):
+        yield from _retold(exchange, past, [entry.volume for entry in exchange.response.entries])
+    elif exchange.ok and exchange.is_of("controller_get_volume"):
+        yield from _retold(exchange, past, [exchange.response.volume])
     elif exchange.ok and exchange.is_of("controller_expand_volume"):
         size = exchange.response.capacity_bytes
         wrong = "it is 0, which is no size" if size == 0 else _out_of_range(size, exchange.request.capacity_range)
@@ -159,6 +183,7 @@ def _made(exchange: Exchange, past: Past) -> Iterator[Breach]:
         told = "none" if not volume.HasField("content_source") else "another"
         yield exchange.breaks(SOURCE, f"the request has a content source, and the answer {told}")
     yield from _misplaced(exchange)
+    yield from _cut(exchange, past)
     other = past.volumes.names.get(volume.volume_id)
     if other is not None and other != request.name:
         yield exchange.breaks(SHARED_ID, f"its id is {volume.volume_id!r}, as that of the volume that was made as {other!r}")
@@ -170,6 +195,27 @@ def _made(exchange: Exchange, past: Past) -> Iterator[Breach]:
         yield exchange.breaks(ANOTHER, f"the first answer was volume {first.volume_id!r}, this one is {volume.volume_id!r}")
     elif same_request(before.request, request) and (fields := _differing(first, volume)):
         yield exchange.breaks(SAME_ANSWER, f"{', '.join(fields)} of the answer changed")
+
+
+def _cut(exchange: Exchange, past: Past) -> Iterator[Breach]:
+    """A snapshot that the driver made since, whose size it told."""
+    snapshot = exchange.request.volume_content_source.snapshot.snapshot_id
+    name = past.snapshots.names.get(snapshot) if snapshot else None
+    made = past.snapshots.by_name.get(name) if name is not None else None
+    size = made.response.snapshot.size_bytes if made is not None and made.identity == snapshot else 0
+    if 0 < exchange.response.volume.capacity_bytes < size:
+        yield exchange.breaks(CUT, f"it has {exchange.response.volume.capacity_bytes} bytes, and snapshot {snapshot!r} has {size}")
+
+
+def _retold(exchange: Exchange, past: Past, volumes: Iterable[Any]) -> Iterator[Breach]:
+    for volume in volumes:
+        name = past.volumes.names.get(volume.volume_id)
+        made = past.volumes.by_name.get(name) if name is not None else None
+        if made is None or made.identity != volume.volume_id or not volume.volume_context:
+            continue
+        if volume.volume_context != made.response.volume.volume_context:
+            yield exchange.breaks(OTHER_CONTEXT, f"the context of volume {volume.volume_id!r} is not that of CreateVolume")
+            return
 
 
 def _not_made(exchange: Exchange, past: Past) -> Iterator[Breach]:

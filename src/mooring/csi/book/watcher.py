@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from google.protobuf.message import Message
 
-from mooring.csi.book import answers, errors, identity, lists, node, publishing, requests, snapshots, volumes
+from mooring.csi.book import answers, errors, identity, lists, node, publishing, requests, snapshots, topology, volumes
 from mooring.csi.book.exchange import Exchange
 from mooring.csi.book.past import Past
 from mooring.csi.book.rule import Breach, Rule
@@ -21,9 +21,10 @@ from mooring.wire.grpc.codes import Code
 
 CANCELED: Final = DriverError(Code.CANCELED, "the caller gave up")
 
-_CHAPTERS: Final = (identity, answers, requests, volumes, publishing, snapshots, node, lists, errors)
+_CHAPTERS: Final = (identity, topology, answers, requests, volumes, publishing, snapshots, node, lists, errors)
 
-ASKED: Final[frozenset[Rule]] = frozenset({*requests.ASKED, *volumes.ASKED, *publishing.ASKED, *node.ASKED, *lists.ASKED, *errors.ASKED})
+_WITH_ASKED: Final = (requests, volumes, publishing, snapshots, node, lists, errors)
+ASKED: Final[frozenset[Rule]] = frozenset(rule for chapter in _WITH_ASKED for rule in chapter.ASKED)
 """Those that only an asker can judge: one who knows what there should be."""
 
 BOOK: Final[Mapping[str, Rule]] = {rule.number: rule for rule in (*(one for chapter in _CHAPTERS for one in chapter.RULES), *ASKED)}

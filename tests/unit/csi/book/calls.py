@@ -15,6 +15,7 @@ GIB = 1 << 30
 WRITER = csi.VolumeCapability(mount={}, access_mode={"mode": csi.VolumeCapability.AccessMode.SINGLE_NODE_WRITER})
 BLOCK = csi.VolumeCapability(block={}, access_mode={"mode": csi.VolumeCapability.AccessMode.SINGLE_NODE_WRITER})
 TAKEN = {"seconds": 1}
+READY = {"ready_to_use": True}
 PATH = "/pods/p/mount"
 STAGING = "/staging"
 
@@ -77,7 +78,8 @@ class Calls:
 
     def group(self, *members: dict[str, Any]) -> None:
         whole = [
-            {"snapshot_id": f"m{number}", "creation_time": TAKEN, "group_snapshot_id": "g", **one} for number, one in enumerate(members)
+            {"snapshot_id": f"m{number}", "creation_time": TAKEN, "group_snapshot_id": "g", **READY, **one}
+            for number, one in enumerate(members)
         ]
         answer = csi.CreateVolumeGroupSnapshotResponse(
             group_snapshot={"group_snapshot_id": "g", "snapshots": whole, "creation_time": TAKEN, "ready_to_use": True}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -178,6 +179,70 @@ def node_not_served(calls: Calls) -> None:
     calls.stage(no(Code.UNIMPLEMENTED))
 
 
+LISTS = (Controller.CREATE_DELETE_VOLUME, Controller.PUBLISH_UNPUBLISH_VOLUME, Controller.LIST_VOLUMES)
+
+
+def lists(calls: Calls, *more: int, **entry: Any) -> None:
+    calls.offers(*LISTS, *more)
+    answer = csi.ListVolumesResponse(entries=[{"volume": {"volume_id": "a"}, **entry}])
+    calls.call(Driver.list_volumes, csi.ListVolumesRequest(), answer)
+
+
+def stats(calls: Calls, **fields: Any) -> None:
+    answer = csi.NodeGetVolumeStatsResponse(usage=[{"unit": 1, "total": 1}], **fields)
+    calls.call(Driver.node_get_volume_stats, STATS, answer, "n1")
+
+
+def no_condition(calls: Calls) -> None:
+    able = csi.NodeGetCapabilitiesResponse(capabilities=[{"rpc": {"type": Node.VOLUME_CONDITION}}])
+    calls.call(Driver.node_get_capabilities, csi.NodeGetCapabilitiesRequest(), able, "n1")
+    stats(calls)
+
+
+def expands(calls: Calls, when: Any) -> None:
+    answer = csi.GetPluginCapabilitiesResponse(
+        capabilities=[{"volume_expansion": {"type": when}}, {"service": {"type": Service.CONTROLLER_SERVICE}}]
+    )
+    calls.call(Driver.get_plugin_capabilities, csi.GetPluginCapabilitiesRequest(), answer)
+    calls.offers(Controller.CREATE_DELETE_VOLUME)
+    calls.call(Driver.node_get_capabilities, csi.NodeGetCapabilitiesRequest(), csi.NodeGetCapabilitiesResponse(), "n1")
+
+
+def prefixes(calls: Calls) -> None:
+    calls.node(accessible_topology={"segments": {"a.example.com/zone": "a"}})
+    calls.create({"accessible_topology": [{"segments": {"b.example.com/zone": "a"}}]})
+
+
+def tells_another_context(calls: Calls) -> None:
+    calls.create({"volume_context": {"a": "1"}})
+    answer = csi.ListVolumesResponse(entries=[{"volume": {"volume_id": "id-a", "volume_context": {"a": "2"}}}])
+    calls.call(Driver.list_volumes, csi.ListVolumesRequest(), answer)
+
+
+def cuts_a_snapshot(calls: Calls) -> None:
+    source = {"snapshot": {"snapshot_id": "id-s"}}
+    calls.snap({"size_bytes": 2 * GIB})
+    calls.create({"content_source": source}, volume_content_source=source)
+
+
+def confirms_nothing_of_it(calls: Calls) -> None:
+    request = csi.ValidateVolumeCapabilitiesRequest(volume_id="id-a", volume_capabilities=[WRITER])
+    calls.call(Driver.validate_volume_capabilities, request, csi.ValidateVolumeCapabilitiesResponse(confirmed={}))
+
+
+def volume_without_status(calls: Calls) -> None:
+    answer = csi.ControllerGetVolumeResponse(volume={"volume_id": "id-a"})
+    calls.call(Driver.controller_get_volume, csi.ControllerGetVolumeRequest(volume_id="id-a"), answer)
+
+
+def largest_volume_is_negative(calls: Calls) -> None:
+    calls.call(Driver.get_capacity, csi.GetCapacityRequest(), csi.GetCapacityResponse(maximum_volume_size={"value": -1}))
+
+
+def label(key: str, value: str = "a") -> Callable[[Calls], None]:
+    return lambda calls: calls.node(accessible_topology={"segments": {key: value}})
+
+
 def another_node_id(calls: Calls) -> None:
     calls.node()
     calls.node("n1-again")
@@ -260,7 +325,32 @@ BREACHES: tuple[tuple[str, Callable[[Calls], None]], ...] = (
     ("CSI107", topology_of_a_node),
     ("CSI108", lambda calls: calls.offers(Controller.CLONE_VOLUME)),
     ("CSI108", lambda calls: calls.offers(0)),
+    ("CSI105", no_condition),
+    ("CSI105", lambda calls: lists(calls, Controller.LIST_VOLUMES_PUBLISHED_NODES)),
+    ("CSI105", lambda calls: lists(calls, Controller.VOLUME_CONDITION, status={})),
+    ("CSI108", lambda calls: calls.offers(Controller.LIST_VOLUMES, Controller.LIST_VOLUMES_PUBLISHED_NODES)),
+    ("CSI108", lambda calls: expands(calls, csi.PluginCapability.VolumeExpansion.ONLINE)),
+    ("CSI108", lambda calls: expands(calls, csi.PluginCapability.VolumeExpansion.OFFLINE)),
     ("CSI109", capabilities_change),
+    ("CSI111", confirms_nothing_of_it),
+    ("CSI111", volume_without_status),
+    ("CSI111", lambda calls: lists(calls, status={"volume_condition": {"abnormal": True}})),
+    ("CSI111", lambda calls: stats(calls, volume_condition={"abnormal": True})),
+    ("CSI113", largest_volume_is_negative),
+    ("CSI113", lambda calls: lists(calls, volume={"volume_id": "a", "capacity_bytes": -1})),
+    ("CSI113", lambda calls: calls.group({"source_volume_id": "id-a", "size_bytes": -1}, {"source_volume_id": "id-b"})),
+    ("CSI116", label("zone", "a b")),
+    ("CSI116", label("zone", "")),
+    ("CSI116", label("-zone")),
+    ("CSI116", label("Example.com/zone")),
+    ("CSI116", label("/zone")),
+    ("CSI116", label("z" * 64)),
+    ("CSI116", lambda calls: calls.node(accessible_topology={"segments": {"zone": "a", "Zone": "a"}})),
+    ("CSI117", prefixes),
+    ("CSI117", lambda calls: calls.node(accessible_topology={"segments": {"a.com/zone": "a", "b.com/zone": "a"}})),
+    ("CSI215", tells_another_context),
+    ("CSI216", cuts_a_snapshot),
+    ("CSI410", lambda calls: calls.group({"source_volume_id": "id-a", "ready_to_use": False}, {"source_volume_id": "id-b"})),
     ("CSI111", lambda calls: calls.create({"volume_id": ""})),
     ("CSI112", lambda calls: calls.create({"volume_id": "v" * 129})),
     ("CSI113", lambda calls: calls.node(max_volumes_per_node=-1)),
