@@ -90,11 +90,7 @@ PUBLIC: Final = {
             "list-snapshots-of-a-volume": {"CSI605"},
             "controller-get-volume-without-volume-id": {"CSI121", "CSI708"},
             "volume-after-kill": {"CSI201", "CSI203"},
-            # A volume that is well has a condition without a message; a published one gets more context; node_id is wanted.
-            "list-volumes": {"CSI111"},
-            "list-what-there-is": {"CSI111"},
-            "list-page-by-page": {"CSI111"},
-            "list-while-published": {"CSI111", "CSI215"},
+            "list-while-published": {"CSI215"},  # a published one has got more context
             "unpublish-everywhere": {"CSI309"},
             "long-paths": {"CSI511"},
             "snapshot-outlives-its-volume": {"CSI205"},

@@ -9,9 +9,12 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from google.protobuf.message import Message
+
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
 from mooring.base.randomness import Random
+from mooring.base.text import shortened, visible
 from mooring.conform.abilities import Abilities
 from mooring.conform.check import NotApplicable, Stopped
 from mooring.conform.disk import Disk
@@ -31,6 +34,7 @@ from mooring.wire.grpc.codes import Code, go_name
 AGAIN_S: Final = (0.05, 0.2, 0.5, 1.0, 2.0)
 """The pauses before a call is made again that was answered with Aborted or Unavailable."""
 _LINE_END: Final = "\n  "
+_TOLD_BYTES_MAX: Final = 2_000
 _PASSING: Final = frozenset({Code.ABORTED, Code.UNAVAILABLE})
 
 
@@ -66,6 +70,11 @@ class Outcome:
     @property
     def code(self) -> int:
         return Code.OK if self.error is None else self.error.code
+
+
+def told(text: str, request: Message | None = None) -> str:
+    """A driver's words, for one line of any output: without what moves a cursor, without the request's secrets, and not endless."""
+    return shortened(visible(text if request is None else scrubbed(text, request)), _TOLD_BYTES_MAX)
 
 
 class Asker:
@@ -105,6 +114,7 @@ class Asker:
         """The book has found something. Of all checks that meet a broken rule, the rule's own has the finding; without it, the first."""
         self.count += 1
         self.broken.setdefault(self.check, set()).add(breach.rule.number)
+        breach = dataclasses.replace(breach, subject=told(breach.subject), found=told(breach.found))
         finding = Finding(breach, self.check, breach.rule is self.rule)
         known = next((number for number, one in enumerate(self.findings) if one.key == finding.key), None)
         if known is None:
@@ -151,7 +161,7 @@ class Asker:
             return outcome.response
         if not outcome.breaches and not self._never_goes_through(rpc, outcome):
             self.finds(rule, rpc, request, f"the driver answers {outcome.error}")
-        raise Stopped(f"{rpc.name} failed: {outcome.error}")
+        raise Stopped(told(f"{rpc.name} failed: {outcome.error}", request))
 
     def _never_goes_through(self, rpc: Rpc[Any, Any], outcome: Outcome) -> bool:
         """True for one more Aborted of a call that is known to be aborted again and again."""

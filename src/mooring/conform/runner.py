@@ -11,7 +11,7 @@ from typing import Final
 from mooring.base.clock import Clock
 from mooring.conform import abilities as able
 from mooring.conform.abilities import Abilities
-from mooring.conform.asker import Asker
+from mooring.conform.asker import Asker, told
 from mooring.conform.check import Check, NotApplicable, Stopped
 from mooring.conform.finding import Finding
 from mooring.csi.driver import Driver
@@ -82,7 +82,7 @@ async def run(asker: Asker, checks: Sequence[Check], clock: Clock, report: Repor
             async with asyncio.timeout(CLEAN_S_MAX):
                 await clean(asker, report, clock, whole=True)
         except TimeoutError:
-            report.left += [" ".join(filter(None, key)) for key, _ in asker.made.undone_by()]
+            report.left += [told(" ".join(filter(None, key))) for key, _ in asker.made.undone_by()]
         report.left += asker.remove_folders()
         report.findings = list(asker.findings)
         report.results = [dataclasses.replace(one, findings=report.shown_by(one.check.name)) for one in report.results]
@@ -113,7 +113,7 @@ async def introduced(asker: Asker) -> tuple[str, Abilities]:
         answer = await asker.must(Driver.node_get_info, csi.NodeGetInfoRequest())
         node_id, volumes_max = answer.node_id, answer.max_volumes_per_node
         topology = answer.accessible_topology if answer.HasField("accessible_topology") else None
-    return f"{info.name} {info.vendor_version}", Abilities(frozenset(words), node_id, volumes_max, topology)
+    return told(f"{info.name} {info.vendor_version}".strip()), Abilities(frozenset(words), node_id, volumes_max, topology)
 
 
 async def _one(asker: Asker, check: Check, clock: Clock) -> Result:
@@ -143,7 +143,7 @@ async def clean(asker: Asker, report: Report | None, clock: Clock, *, whole: boo
     """Deletes what the checks have made. whole: also the volume that they share, and what fails now is named in the report."""
     if asker.is_down:
         if report is not None:
-            report.left += [" ".join(filter(None, key)) for key, _ in asker.made.undone_by()]
+            report.left += [told(" ".join(filter(None, key))) for key, _ in asker.made.undone_by()]
         return
     for attempt in range(TRIES if whole else 1):
         for (_, identity, _), (rpc, request) in list(asker.made.undone_by()):
@@ -159,4 +159,4 @@ async def clean(asker: Asker, report: Report | None, clock: Clock, *, whole: boo
         if kind.endswith("named") and outcome.ok:
             continue
         if not outcome.ok:
-            report.left.append(f"{kind} {where or identity}{f' (volume {identity})' if where else ''}: {outcome.error}")
+            report.left.append(told(f"{kind} {where or identity}{f' (volume {identity})' if where else ''}: {outcome.error}", request))

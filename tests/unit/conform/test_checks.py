@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from mooring.base.clock import LoopClock
 from mooring.conform.checks.all import CHECKS
 from mooring.conform.options import Options
-from mooring.conform.report import as_junit, as_tap, line
+from mooring.conform.report import as_junit, as_tap, as_text, as_values, line
 from mooring.conform.runner import End, Report
 from mooring.conform.session import asking, judge
 from mooring.csi.errors import DriverError
@@ -117,6 +118,30 @@ async def test_a_rule_that_no_check_has_met_is_a_case_of_its_own_in_junit_and_ta
     assert ("2", "1") == (suite.get("tests"), suite.get("failures"))
     assert [("CSI709", "probe"), ("CSI101", "introduction")] == [(one.get("classname"), one.get("name")) for one in suite.iter("testcase")]
     assert ["1..2", "ok 1 - probe", "not ok 2 - introduction"] == as_tap(report, "").splitlines()[1:4]
+
+
+class SpeaksToTheTerminal(Bent):
+    """Each error has a secret, moves the cursor, and is endless."""
+
+    async def create_volume(self, request: Any) -> Any:
+        raise DriverError(Code.INTERNAL, f"\x1b[2J\x00\n--password={request.secrets.get('password')} {'x' * 1_000_000}")
+
+    async def get_plugin_info(self, request: Any) -> Any:
+        answer = await self.inner.get_plugin_info(request)
+        answer.vendor_version = "1\x1b[2J"
+        return answer
+
+
+async def test_a_drivers_words_move_no_cursor_and_tell_no_secret_in_any_form(tmp_path: Path) -> None:
+    report = await conform(tmp_path, SpeaksToTheTerminal, only=("create-twice", "create-from-volume"))
+    texts = [as_text(report, ""), as_junit(report, ""), as_tap(report, ""), json.dumps(as_values(report, ""), ensure_ascii=False)]
+    texts += [line(one) for one in report.results]
+    assert {"CSI702"} == numbers(report)
+    for text in texts:
+        assert text.replace("\n", "").isprintable()
+        assert SECRET not in text
+        assert len(text) < 30_000
+    ElementTree.fromstring(as_junit(report, "").split("\n", 1)[1])
 
 
 class EndsWhatWasGivenUp(Bent):

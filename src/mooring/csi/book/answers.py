@@ -97,14 +97,16 @@ def _missing(response: Message) -> Iterator[str]:
 
 
 def _parts(response: Message) -> Iterator[tuple[str, Message]]:
-    """Messages that an answer need not have, and whose fields it needs where it has them."""
+    """Messages that an answer need not have, and whose fields it needs where it has them. A volume that is well needs no words."""
+    conditions: dict[str, csi.VolumeCondition] = {}
     if isinstance(response, csi.ListVolumesResponse):
         told = ((f"entries[{number}].status", one.status) for number, one in enumerate(response.entries))
-        yield from ((f"{path}.volume_condition", one.volume_condition) for path, one in told if one.HasField("volume_condition"))
-    if isinstance(response, csi.ControllerGetVolumeResponse) and response.status.HasField("volume_condition"):
-        yield "status.volume_condition", response.status.volume_condition
-    if isinstance(response, csi.NodeGetVolumeStatsResponse) and response.HasField("volume_condition"):
-        yield "volume_condition", response.volume_condition
+        conditions = {f"{path}.volume_condition": status.volume_condition for path, status in told}
+    elif isinstance(response, csi.ControllerGetVolumeResponse):
+        conditions = {"status.volume_condition": response.status.volume_condition}
+    elif isinstance(response, csi.NodeGetVolumeStatsResponse):
+        conditions = {"volume_condition": response.volume_condition}
+    yield from ((path, condition) for path, condition in conditions.items() if condition.abnormal)
     if isinstance(response, csi.ValidateVolumeCapabilitiesResponse) and response.HasField("confirmed"):
         yield "confirmed", response.confirmed
 

@@ -179,11 +179,12 @@ def _made(exchange: Exchange, past: Past) -> Iterator[Breach]:
         return
     if volume.capacity_bytes > 0 and (wrong := _out_of_range(volume.capacity_bytes, request.capacity_range)):
         yield exchange.breaks(CAPACITY, wrong)
+    else:
+        yield from _cut(exchange, past)
     if request.HasField("volume_content_source") and volume.content_source != request.volume_content_source:
         told = "none" if not volume.HasField("content_source") else "another"
         yield exchange.breaks(SOURCE, f"the request has a content source, and the answer {told}")
     yield from _misplaced(exchange)
-    yield from _cut(exchange, past)
     other = past.volumes.names.get(volume.volume_id)
     if other is not None and other != request.name:
         yield exchange.breaks(SHARED_ID, f"its id is {volume.volume_id!r}, as that of the volume that was made as {other!r}")
