@@ -140,6 +140,7 @@ def test_a_driver_that_does_not_mount_is_caught(tmp_path: Path, monkeypatch: pyt
         ((), "name one driver"),
         (("nonsense",), "none of the three forms"),
         (("unix:///nowhere.sock", "--data-folder=/nowhere"), "this run must start the driver"),
+        (("unix:///nowhere.sock", "--access-type=file"), "access-type: must be mount or block, got 'file'"),
         (("unix:///nowhere.sock", "--only=no-such-check"), "there is no check 'no-such-check'"),
         (("false {socket}", "--only=probe"), "ended with exit code 1 before it served"),
     ],

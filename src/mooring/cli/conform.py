@@ -26,7 +26,7 @@ from mooring.cli.limits import check_positive
 from mooring.cli.people import check_output, run_for_people, words_and_flags
 from mooring.cli.process import Command
 from mooring.cli.tables import ProcessFlags
-from mooring.conform.options import Options
+from mooring.conform.options import ACCESS_TYPES, Options
 
 if TYPE_CHECKING:
     from mooring.conform.runner import Report
@@ -67,6 +67,8 @@ def _check(parsed: Parsed[ConformFlags]) -> None:
     check_positive({"timeout": flags.timeout_s, "connect-timeout": flags.connect_timeout_s}, "60s")
     if not flags.volume_mib:
         raise ConfigError("volume-mib: must be greater than zero, as in 1024", exit_code=WRONG_USE)
+    if flags.access_type not in ACCESS_TYPES:
+        raise ConfigError(f"access-type: must be {' or '.join(ACCESS_TYPES)}, got {flags.access_type!r}", exit_code=WRONG_USE)
 
 
 COMMAND: Final[Command[ConformFlags]] = Command(
