@@ -24,31 +24,42 @@ COMBINED_PREFIX: Final = "(combined from similar events): "
 BURST: Final = 25
 REFILL_S: Final = 300.0
 REMEMBERED_MAX: Final = 4096
+EVENT_S: Final = 3600.0
+"""How long an API server keeps an Event after its last write, as shipped: then there is none any more whose count could go up."""
 
 V = TypeVar("V")
 
 
 class Recent(Generic[V]):
-    """The values used last, by key; beyond the bound the one unused the longest goes."""
+    """The values used last, by key. One that is unused for `kept_s` goes; beyond the bound, the one unused the longest."""
 
-    def __init__(self, size_max: int = REMEMBERED_MAX) -> None:
-        self._values: OrderedDict[Hashable, V] = OrderedDict()
-        self._size_max = size_max
+    def __init__(self, kept_s: float, size_max: int = REMEMBERED_MAX) -> None:
+        self._values: OrderedDict[Hashable, tuple[V, Instant]] = OrderedDict()
+        self._kept_s, self._size_max = kept_s, size_max
 
     def __len__(self) -> int:
         return len(self._values)
 
-    def get(self, key: Hashable) -> V | None:
-        if key not in self._values:
+    def get(self, key: Hashable, now: Instant) -> V | None:
+        self._forget(now)
+        found = self._values.get(key)
+        if found is None:
             return None
-        self._values.move_to_end(key)
-        return self._values[key]
+        self.put(key, found[0], now)
+        return found[0]
 
-    def put(self, key: Hashable, value: V) -> None:
-        self._values[key] = value
+    def put(self, key: Hashable, value: V, now: Instant) -> None:
+        self._values[key] = value, now
         self._values.move_to_end(key)
         if len(self._values) > self._size_max:
             self._values.popitem(last=False)
+
+    def _forget(self, now: Instant) -> None:
+        while self._values:
+            key, (_, used_at) = next(iter(self._values.items()))
+            if now - used_at <= self._kept_s:
+                return
+            del self._values[key]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,43 +92,41 @@ class Correlator:
     """Correlates the events of one source."""
 
     def __init__(self) -> None:
-        self._similar: Recent[tuple[dict[str, None], Instant]] = Recent()
-        self._tallies: Recent[CorrelatedEvent] = Recent()
-        self._buckets: Recent[tuple[float, Instant]] = Recent()
+        self._similar: Recent[dict[str, None]] = Recent(SIMILAR_S)
+        self._tallies: Recent[CorrelatedEvent] = Recent(EVENT_S)
+        self._buckets: Recent[tuple[float, Instant]] = Recent(BURST * REFILL_S)
 
     def correlate(self, occurrence: Occurrence, now: Instant) -> tuple[Occurrence, CorrelatedEvent] | None:
         """The occurrence to send, and its tally. None for spam, which is counted all the same."""
         kind = (occurrence.about, occurrence.type, occurrence.reason)
         if self._is_one_of_many(kind, occurrence.message, now):
-            tally = self._count((kind, None), occurrence)
+            tally = self._count((kind, None), occurrence, now)
             occurrence = dataclasses.replace(occurrence, message=COMBINED_PREFIX + occurrence.message)
         else:
-            tally = self._count((kind, occurrence.ref.field_path, occurrence.message), occurrence)
+            tally = self._count((kind, occurrence.ref.field_path, occurrence.message), occurrence, now)
         return (occurrence, tally) if self._may_speak((occurrence.about, occurrence.type), now) else None
 
     def _is_one_of_many(self, kind: Hashable, message: str, now: Instant) -> bool:
-        messages, last = self._similar.get(kind) or (dict[str, None](), now)
-        if now - last > SIMILAR_S:
-            messages = {}
+        messages = self._similar.get(kind, now) or {}
         messages[message] = None
         many = len(messages) >= SIMILAR_MAX
         if many:
             del messages[next(iter(messages))]  # one place stays free, so this never grows
-        self._similar.put(kind, (messages, now))
+        self._similar.put(kind, messages, now)
         return many
 
-    def _count(self, key: Hashable, occurrence: Occurrence) -> CorrelatedEvent:
-        tally = self._tallies.get(key)
+    def _count(self, key: Hashable, occurrence: Occurrence, now: Instant) -> CorrelatedEvent:
+        tally = self._tallies.get(key, now)
         if tally is None:
             tally = CorrelatedEvent(0, occurrence.at)
-            self._tallies.put(key, tally)
+            self._tallies.put(key, tally, now)
         tally.count += 1
         return tally
 
     def _may_speak(self, about: Hashable, now: Instant) -> bool:
         """A token bucket per object and type."""
-        tokens, last = self._buckets.get(about) or (float(BURST), now)
+        tokens, last = self._buckets.get(about, now) or (float(BURST), now)
         tokens = min(float(BURST), tokens + (now - last) / REFILL_S)
         allowed = tokens >= 1.0
-        self._buckets.put(about, (tokens - 1.0 if allowed else tokens, now))
+        self._buckets.put(about, (tokens - 1.0 if allowed else tokens, now), now)
         return allowed

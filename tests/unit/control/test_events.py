@@ -6,6 +6,7 @@ import itertools
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from mooring.api.core import EVENTS, ObjectReference
@@ -367,13 +368,30 @@ def test_texts_are_shortened_to_valid_utf8(text: str, expected: str):
 
 
 def test_what_is_remembered_is_bounded():
-    recent: Recent[int] = Recent(size_max=3)
+    recent: Recent[int] = Recent(10.0, size_max=3)
     for number in range(3):
-        recent.put(number, number)
-    recent.get(0)
-    recent.put(3, 3)
-    assert [recent.get(number) for number in range(4)] == [0, None, 2, 3]
+        recent.put(number, number, 0.0)
+    recent.get(0, 0.0)
+    recent.put(3, 3, 0.0)
+    assert [recent.get(number, 0.0) for number in range(4)] == [0, None, 2, 3]
     assert len(recent) == 3
+
+
+def test_what_is_unused_for_long_is_forgotten():
+    recent: Recent[int] = Recent(10.0)
+    for number in range(3):
+        recent.put(number, number, float(number))
+    assert recent.get(0, 5.0) == 0
+    assert (recent.get(1, 11.5), len(recent)) == (None, 2)
+    assert (recent.get(0, 15.0), recent.get(2, 15.0), len(recent)) == (0, None, 1)
+
+
+def test_nothing_is_kept_of_objects_that_are_long_quiet():
+    correlator = Correlator()
+    for number in range(1000):
+        pod = msgspec.structs.replace(POD, name=f"pod-{number}")
+        correlator.correlate(Occurrence(pod, "Normal", "A", "attached", ""), now=number * 60.0)
+    assert (len(correlator._tallies), len(correlator._similar), len(correlator._buckets)) == (61, 11, 126)
 
 
 def test_an_object_with_endless_messages_does_not_fill_memory():
@@ -381,5 +399,6 @@ def test_an_object_with_endless_messages_does_not_fill_memory():
     for number in range(3000):
         correlator.correlate(Occurrence(POD, "Normal", "A", f"message {number}", ""), now=0.0)
     assert len(correlator._tallies) <= 10
-    (messages, _) = correlator._similar.get(((POD.api_version, POD.kind, POD.namespace, POD.name, POD.uid), "Normal", "A"))  # type: ignore[misc]
+    messages = correlator._similar.get(((POD.api_version, POD.kind, POD.namespace, POD.name, POD.uid), "Normal", "A"), 0.0)
+    assert messages is not None
     assert len(messages) < 10

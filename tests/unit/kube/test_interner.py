@@ -8,7 +8,7 @@ import sys
 import msgspec
 import pytest
 
-from mooring.api.core import PersistentVolume
+from mooring.api.core import Node, NodeStatus, PersistentVolume
 from mooring.api.meta import ObjectMeta
 from mooring.api.storage import CSINode
 from mooring.kube.cache.interner import Interner
@@ -101,6 +101,21 @@ def test_drivers_of_nodes_share_their_names():
     bodies = [{"metadata": {"name": f"node{n}"}, "spec": {"drivers": [{"name": "d", "nodeID": f"id{n}"}]}} for n in range(2)]
     nodes = [interner.shared(decoder.decode(json.dumps(body))) for body in bodies]
     assert nodes[0].spec.drivers[0].name is nodes[1].spec.drivers[0].name
+
+
+def test_a_nodes_long_lists_do_not_fill_the_table():
+    """Its report is new each time, and each has all its volumes."""
+    interner = Interner()
+    decoder = msgspec.json.Decoder(Node)
+    names = [f"kubernetes.io/csi/d^vol-{number}" for number in range(20)]
+    for number in range(200):
+        status = {"volumesInUse": names, "volumesAttached": [{"name": name, "devicePath": str(number)} for name in names]}
+        node = interner.shared(decoder.decode(json.dumps({"metadata": {"name": "n"}, "status": status})))
+        assert node.status.volumes_in_use == tuple(names)
+    kept = [*interner._young.values(), *interner._old.values()]
+    assert not [one for one in kept if isinstance(one, NodeStatus) or (isinstance(one, tuple) and len(one) == 20)]
+    first, second = (interner.shared(decoder.decode(json.dumps({"metadata": {}, "status": {"volumesInUse": names}}))) for _ in range(2))
+    assert first.status.volumes_in_use[0] is second.status.volumes_in_use[0]
 
 
 @pytest.mark.slow

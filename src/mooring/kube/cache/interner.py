@@ -18,6 +18,8 @@ S = TypeVar("S")
 
 _UNIQUE: Final = frozenset({"uid", "resource_version"})  # never worth a place in the table
 _UNIQUE_IN_META: Final = _UNIQUE | {"name"}
+_LONG: Final = 8
+"""Entries of a list that hardly any other object has: a node's volumes."""
 
 
 class Interner:
@@ -34,20 +36,29 @@ class Interner:
         self._old: dict[Hashable, Any] = {}
 
     def shared(self, obj: S) -> S:
-        """The same object, its parts replaced by equal ones that are shared. Anything but a struct is given back as it is."""
+        """The same object, its parts replaced by equal ones that are shared. Anything but a struct is given back as it is.
+
+        A part with a long list in it is not remembered itself, its own parts are: a table full of them would be larger than the cache.
+        """
         if isinstance(obj, msgspec.Struct):
             self._share_fields(obj)
         return obj
 
-    def _share_fields(self, struct: msgspec.Struct) -> None:
-        """Runs for every object and event: plain text, by far the most frequent part, takes the short way."""
+    def _share_fields(self, struct: msgspec.Struct) -> bool:
+        """False where there is a long list in it. Runs for every object and event: text, the most frequent part, takes the short way."""
+        is_short = True
         for name in _fields_of(type(struct)):
             value = getattr(struct, name)
             if value is None:
                 continue
-            part = self._known(value, value) if type(value) is str else self._part(value)
+            if type(value) is str:
+                part = self._known(value, value)
+            else:
+                part = self._part(value)
+                is_short = is_short and not _is_long(part)
             if part is not value:
                 msgspec.structs.force_setattr(struct, name, part)  # an equal value: nobody can tell
+        return is_short
 
     def _part(self, value: Any) -> Any:
         kind = type(value)
@@ -56,10 +67,10 @@ class Interner:
         if kind is dict:
             return self._mapping(value)
         if kind is tuple:
-            return self._hashed(tuple([self._part(item) for item in value]))
+            items = tuple([self._part(item) for item in value])
+            return items if _is_long(items) else self._hashed(items)
         if isinstance(value, msgspec.Struct):
-            self._share_fields(value)
-            return self._hashed(value)
+            return self._hashed(value) if self._share_fields(value) else value
         return value
 
     def _mapping(self, value: dict[Any, Any]) -> Any:
@@ -96,6 +107,10 @@ class Interner:
         self._young[key] = value
         if len(self._young) >= self._size_max:
             self._old, self._young = self._young, {}
+
+
+def _is_long(part: object) -> bool:
+    return type(part) is tuple and len(part) > _LONG
 
 
 @functools.cache
