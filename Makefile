@@ -7,6 +7,7 @@ BIN := .venv/bin
 SEEDS ?= 2000
 SEEDS_OF_EACH ?= 14300
 MINUTES ?= 30
+HOURS ?= 8
 KILLS ?= 300
 SECONDS ?= 300
 CRASH_SEEDS := $(if $(filter command environment,$(word 1,$(origin SEEDS))),$(SEEDS),10)
@@ -87,6 +88,10 @@ soak: .venv/ready ## MINUTES (30) of load on mooring apiserver: what grows?
 .PHONY: soak-large
 soak-large: .venv/ready real-parts ## MINUTES (30) of a large cluster under load and faults
 	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BIN)/python -m tests.soak.large --minutes $(MINUTES) $(ARGS)
+
+.PHONY: soak-virtual
+soak-virtual: .venv/ready ## HOURS (8) of the whole plane in virtual time: what grows?
+	@$(BIN)/python -m tests.soak.virtual --hours $(HOURS) $(ARGS)
 
 .PHONY: soak-wires
 soak-wires: .venv/ready real-parts ## MINUTES (30) of volumes while connections are cut

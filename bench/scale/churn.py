@@ -39,7 +39,6 @@ Json = dict[str, Any]
 
 HOLD_S = 3.0
 """How long a pod stays once its volume is reported."""
-DONE_S_MAX = 180.0
 _SENT = ("apiserver_response_sizes_sum", "apiserver_watch_events_sizes_sum")
 """Bytes of answers, and of watch events."""
 
@@ -183,10 +182,10 @@ class ScaleLoad(Load):
 
     async def _done(self, kind: str, what: tuple[str, str], began: float) -> None:
         try:
-            async with asyncio.timeout(DONE_S_MAX):
+            async with asyncio.timeout(self.size.patience_s):
                 await self._seen[what].wait()
         except TimeoutError:
-            raise AssertionError(f"{kind}: {what[1]} was not done within {DONE_S_MAX:g} s") from None
+            raise AssertionError(f"{kind}: {what[1]} was not done within {self.size.patience_s:g} s") from None
         self.took_s[kind].append(time.monotonic() - began)
 
     # -- what is seen

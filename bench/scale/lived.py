@@ -50,6 +50,11 @@ class Size:
     def snapshots(self) -> int:
         return self.volumes // VOLUMES_PER_SNAPSHOT
 
+    @property
+    def patience_s(self) -> float:
+        """After which a bench gives up what it waits for: a start reads every object."""
+        return 180.0 + self.volumes / 50
+
     def volumes_of(self, node: int) -> range:
         """The numbers of the volumes that are attached there."""
         return range(node, self.volumes, self.nodes)

@@ -21,7 +21,6 @@ REST_S = 20.0
 CALM_S = 2.0
 CALM_SHARE = 0.05
 """Of one processor: who takes less is at rest."""
-SETTLED_S_MAX = 600.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +91,7 @@ class Rounds:
             leader = attachers.start()
             await load.attach()
             attachers.start()
-            await _settled(attachers.processes)
+            await _settled(attachers.processes, load.size.patience_s)
             await asyncio.sleep(CALM_S)
             leader.send(how)
             load.took_s.clear()
@@ -109,7 +108,7 @@ class Rounds:
             with at_work(contender, self._plane, self._driver, f"scale-{self._number}") as peers:
                 first_s = await _firsts(load, peers, waiting, began)
                 await asyncio.wait(jobs)
-                settled = await _settled(peers.processes)
+                settled = await _settled(peers.processes, load.size.patience_s)
                 start = await load.asked() - asked
                 cpu = _cpu(peers)
                 rss, peak = _memory(peers), {one.name: one.peak_mib for one in peers.processes}
@@ -150,7 +149,7 @@ class Rounds:
 async def _firsts(load: ScaleLoad, peers: Peers, kinds: Mapping[str, object], began: float) -> dict[str, float]:
     """When each kind was done for the first time."""
     found: dict[str, float] = {}
-    async with asyncio.timeout(SETTLED_S_MAX):
+    async with asyncio.timeout(load.size.patience_s):
         while len(found) < len(kinds):
             for kind in kinds:
                 if load.took_s[kind]:
@@ -160,10 +159,10 @@ async def _firsts(load: ScaleLoad, peers: Peers, kinds: Mapping[str, object], be
     return found
 
 
-async def _settled(processes: Sequence[Process]) -> float:
+async def _settled(processes: Sequence[Process], patience_s: float) -> float:
     """The moment, on the monotonic clock, from which all of them together are at rest for a while."""
     rested, before = time.monotonic(), sum(one.cpu_s for one in processes)
-    async with asyncio.timeout(SETTLED_S_MAX):
+    async with asyncio.timeout(patience_s):
         while time.monotonic() - rested < CALM_S:
             await asyncio.sleep(0.25)
             now = sum(one.cpu_s for one in processes)

@@ -32,8 +32,8 @@ def read(file: Path) -> list[Count]:
     return [Count(**json.loads(line)) for line in lines]
 
 
-def _tasks() -> int:
-    """The loop goes on meanwhile, so the set may change under our hands."""
+def tasks_count() -> int:
+    """Of the process' loops, not done. The loop goes on meanwhile, so the set may change under our hands."""
     while True:
         try:
             return sum(not task.done() for task in list(asyncio.tasks._all_tasks))  # type: ignore[attr-defined]
@@ -44,7 +44,7 @@ def _tasks() -> int:
 def _count(file: Path) -> None:
     with file.open("a", buffering=1) as out:
         while True:
-            count = Count(round(time.monotonic(), 2), _tasks(), sys.getallocatedblocks())
+            count = Count(round(time.monotonic(), 2), tasks_count(), sys.getallocatedblocks())
             print(json.dumps(dataclasses.asdict(count)), file=out)
             time.sleep(EVERY_S)
 
