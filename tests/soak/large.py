@@ -204,7 +204,7 @@ class Samples:
             found = counted.read(cast.counts)
             rss, files = _taken(cast.controllers.pid)
             self._add(now, CONTROLLERS, (rss, float(found[-1].blocks), float(found[-1].tasks), float(files)))
-        if now - cast.server_began > FAULT_S / 2:
+        if FAULT_S / 2 < now - cast.server_began < 2 * FAULT_S:  # of one age: a server's history fills up for minutes
             rss, files = _taken(self._plane.pids()[0])
             disk = sum(file.stat().st_blocks * 512 for file in (self._plane.folder / "state").rglob("*") if file.is_file()) / 2**20
             self._add(now, SERVER, (rss, disk, float(files), float(leases)))
