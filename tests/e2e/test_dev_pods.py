@@ -104,6 +104,19 @@ def state(tmp_path: Path) -> Iterator[Path]:
     assert [] == mounts_seen_by("self", found), "mounted on the machine"
 
 
+def test_a_volume_that_no_container_uses_is_told_once(tmp_path: Path) -> None:
+    body = pod()
+    body["spec"]["containers"] = [{"name": "main", "image": "none"}]  # type: ignore[index]
+    with dev(tmp_path) as (program, config):
+        kubectl = Kubectl(config)
+        kubectl.apply(CLAIM, body)
+        kubectl.ready("pod")
+        text = "pod default/pod: volume data is used by no container: the kubelet does not mount it"
+        eventually(lambda: text in program.output_alive(), 10, text)
+        kubectl("delete", "pod/pod", "pvc/claim")
+        assert 1 == program.output().count(text)
+
+
 def test_a_pod_runs_on_a_mount_of_its_own_and_kubectl_delete_ends(tmp_path: Path, state: Path) -> None:
     with dev(tmp_path, f"--state={state}", "--nodes=2") as (program, config):
         kubectl = Kubectl(config)

@@ -154,8 +154,12 @@ DRIVER: Final = ".venv/bin/mooring driver hostpath --endpoint unix:///tmp/csi.so
 SERVER: Final = ".venv/bin/mooring apiserver --memory --kubeconfig kubeconfig"
 DEV: Final = ".venv/bin/mooring dev --state dev"
 CLAIM: Final = """kubectl apply -f - <<EOF
-{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data},
- spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}}
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data}
+spec:
+  accessModes: [ReadWriteOnce]
+  resources: {requests: {storage: 1Mi}}
 EOF
 """
 FAULTS: Final = f"""cat > faults.yaml <<'EOF'

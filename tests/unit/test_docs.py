@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
+
+from tests.support.page_commands import commands_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")), *(ROOT / "docs").rglob("*.md")])
@@ -158,3 +161,32 @@ def test_every_flag_in_a_page_is_there(page: Path) -> None:
 
 def test_a_flag_that_is_not_there_is_found() -> None:
     assert ["no-such-flag"] == unknown_flags("`--no-such-flag=1`, `--csi-address`, `--attachdetach-workers`, `--dry-run`")
+
+
+def manifests() -> Iterator[tuple[str, str]]:
+    """Each that a page gives to kubectl, with its place."""
+    for command in (command for page in PAGES for command in commands_of(page)):
+        if found := re.match(r"kubectl .*<<'?(\w+)'?\n(.*)\n\1$", command.text, re.DOTALL):
+            yield f"{command.page}:{command.line}", found[2]
+
+
+def _as_typed(text: str) -> str:
+    """With a word for what the shell puts in."""
+    return re.sub(r"\$\([^)]*\)", "word", text)
+
+
+def test_every_kubectl_reads_the_manifests_of_a_page() -> None:
+    """One before 1.36 takes a text that begins with a brace for JSON, also where it is YAML's flow form; the real parts have a newer one."""
+    assert list(manifests())
+    assert [] == [place for place, text in manifests() if text.lstrip().startswith("{")]
+
+
+def test_a_container_of_each_pod_in_a_page_uses_its_volumes() -> None:
+    """Else the kubelet mounts none, and the node's driver is not called."""
+    pods = [(place, one["spec"]) for place, text in manifests() for one in yaml.safe_load_all(_as_typed(text)) if one["kind"] == "Pod"]
+    assert pods
+    for place, spec in pods:
+        used = {
+            one["name"] for container in spec["containers"] for kind in ("volumeMounts", "volumeDevices") for one in container.get(kind, ())
+        }
+        assert {one["name"] for one in spec.get("volumes", ())} == used, place

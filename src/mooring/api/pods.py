@@ -178,6 +178,24 @@ class PodSpec(ApiStruct, frozen=True):
     tolerations: tuple[Toleration, ...] | None = None
     scheduling_gates: tuple[PodSchedulingGate, ...] | None = None
 
+    @property
+    def used(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The names of the volumes that a container uses as a folder, and as a device. A kubelet mounts no others."""
+        containers = (*(self.containers or ()), *(self.init_containers or ()))
+        mounted = frozenset(mount.name for container in containers for mount in container.volume_mounts or ())
+        return mounted, frozenset(device.name for container in containers for device in container.volume_devices or ())
+
+    @property
+    def unused_claims(self) -> tuple[str, ...]:
+        """The names of the volumes with a claim that no container uses."""
+        used = frozenset().union(*self.used)
+        return tuple(one.name for one in self.volumes or () if (one.persistent_volume_claim or one.ephemeral) and one.name not in used)
+
+
+def unused_text(volume: str) -> str:
+    """volume: of a pod, by its name there."""
+    return f"volume {volume} is used by no container: the kubelet does not mount it"
+
 
 class ContainerMoment(ApiStruct, frozen=True):
     """That a container is in a state; no more of it is needed."""

@@ -15,10 +15,12 @@ from mooring.api.pods import PODS
 from mooring.base.clock import Clock
 from mooring.base.ending import Ending
 from mooring.base.errors import ConfigError, MooringError
+from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
 from mooring.conform.proxy.faults import Faults
 from mooring.conform.running_time import running_time
 from mooring.conform.watched import Breaches
+from mooring.control.runtime import Runtime
 from mooring.csi.driver import Driver
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.csi.driver_form import ReferenceDriver
@@ -35,6 +37,7 @@ from mooring.dev.power import Switches, answering
 from mooring.dev.seed_objects import make_volume, register
 from mooring.dev.story import Story
 from mooring.dev.traced import TracedCluster
+from mooring.dev.unused import unused_told
 from mooring.kube.client import kubeconfig
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.cluster import Cluster
@@ -98,7 +101,7 @@ async def run_dev(
                 async with answering(plane.folder, Switches(plane.nodes, cluster, options.patience).by_turn):
                     with on_enter(invite) as can_enter:
                         invite()
-                        async with view(plane):
+                        async with unused_told(Runtime(cluster, clock, randomness, Metrics()), story), view(plane):
                             await asked.when_ready()
                 if not options.state:
                     await end_pods(plane.nodes, plane.cluster, traced, story, clock, ending)

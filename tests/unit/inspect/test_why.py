@@ -181,6 +181,20 @@ async def test_a_pod_that_runs_has_nothing_in_its_way() -> None:
     assert ["place", "claim claim", "attach claim", "mount"] == [link["name"] for link in (await world.values("pod/web"))["links"]]
 
 
+async def test_a_volume_that_no_container_uses_is_not_said_to_be_mounted() -> None:
+    world = WhyWorld()
+    pod = await world.bound()
+    await world.create(an_attached_va(VA, "pv", "n1"))
+    ran = {"status": {"phase": "Running", "containerStatuses": [_container({"running": {}})]}}
+    await world.patch(_kind(pod), "web", ran, subresource="status")
+    text = (await world.values("pod/web"))["links"][-1]["text"]
+    assert "its containers have started; volume claim is used by no container: the kubelet does not mount it" == text
+    used = {"name": "c", "image": "i", "volumeMounts": [{"name": "claim", "mountPath": "/data"}]}
+    await world.create(a_pod("used", "claim", node="n1", containers=[used]))
+    await world.patch(_kind(pod), "used", ran, subresource="status")
+    assert "its containers have started, so all its volumes are mounted" == (await world.values("pod/used"))["links"][-1]["text"]
+
+
 async def test_a_pod_without_its_claim_hears_of_the_quota_that_forbade_it() -> None:
     world = WhyWorld()
     refused = 'create Pod web-0 failed error: pods "web-0" is forbidden: exceeded quota: small, requested: requests.storage=1Gi'

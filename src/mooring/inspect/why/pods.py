@@ -10,7 +10,7 @@ from mooring.api.binding import claims_of, is_finished
 from mooring.api.meta import Key
 from mooring.api.migration import driver_and_handle
 from mooring.api.nodes import is_ready
-from mooring.api.pods import Pod
+from mooring.api.pods import Pod, unused_text
 from mooring.inspect.scene import Scene, moment_s
 from mooring.inspect.why.chain import Link, Mover, State
 from mooring.inspect.why.claims import claim_link
@@ -61,7 +61,7 @@ def mount_link(scene: Scene, pod: Pod, *, is_due: bool) -> Link:
         if known is not None and not is_ready(known) and not is_finished(pod):
             text = f"node {node} does not report: nobody can say whether its containers, which had started, still run"
             return silent_node_link(scene, step, node, text)
-        return Link(step, State.DONE, "its containers have started, so all its volumes are mounted")
+        return Link(step, State.DONE, f"its containers have started{_mounted(pod)}")
     since_s = moment_s(pod.status.start_time or pod.metadata.creation_timestamp)
     if not is_due:
         return Link(step, State.WAITING, "comes after the links before", Mover.CLUSTER, f"the kubelet of node {node}", since_s)
@@ -76,6 +76,12 @@ def mount_link(scene: Scene, pod: Pod, *, is_due: bool) -> Link:
     told = diagnosed(error, driver=driver, namespace=pod.metadata.namespace, program="kubelet", scene=scene)
     first_s = failed.first_s if failed is not None else since_s
     return failed_link(step, told, f"the kubelet of node {node} can't mount it", first_s, error, _TRIES_AGAIN)
+
+
+def _mounted(pod: Pod) -> str:
+    """What follows for its volumes from the start of its containers."""
+    unused = pod.spec.unused_claims
+    return "".join(f"; {unused_text(name)}" for name in unused) if unused else ", so all its volumes are mounted"
 
 
 def _has_run(pod: Pod) -> bool:

@@ -47,10 +47,7 @@ def used_volumes(pod: Pod) -> tuple[tuple[PodVolume, bool, bool], ...]:
 
     Those that bring nothing from outside are left out: a secret, a hostPath and the like.
     """
-    mounted, devices = set[str](), set[str]()
-    for container in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ())):
-        mounted.update(mount.name for mount in container.volume_mounts or ())
-        devices.update(device.name for device in container.volume_devices or ())
+    mounted, devices = pod.spec.used
     used = mounted | devices
     return tuple(
         (volume, volume.name in mounted, volume.name in devices)
