@@ -176,7 +176,7 @@ def _as_typed(text: str) -> str:
 
 
 def test_every_kubectl_reads_the_manifests_of_a_page() -> None:
-    """One before 1.36 takes a text that begins with a brace for JSON, also where it is YAML's flow form; the real parts have a newer one."""
+    """One before 1.36 takes a text that begins with a brace for JSON, also YAML in its flow form; the real parts have a newer one."""
     assert list(manifests())
     assert [] == [place for place, text in manifests() if text.lstrip().startswith("{")]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
@@ -44,7 +44,7 @@ class Sockets:
     """Where a driver answers. nodes: by name. tells: the driver tells of its calls itself; else their callers do.
 
     patience_s: how long it may take to be there. advice: the next step when it is not. drivers: those of the nodes, started. absent: what
-    is said while there is no socket.
+    is said while there is no socket. apart: the controller's own, None where it is the first node's, or somebody else's.
     """
 
     controller: Path
@@ -54,21 +54,29 @@ class Sockets:
     advice: str
     drivers: Mapping[str, NodeDriver]
     absent: str = ABSENT
+    apart: NodeDriver | None = None
+
+    @property
+    def all(self) -> tuple[NodeDriver, ...]:
+        """The controller's own comes first."""
+        return (*((self.apart,) if self.apart is not None else ()), *self.drivers.values())
 
     @property
     def tasks(self) -> tuple[asyncio.Task[None], ...]:
         """Those that end with the plane."""
-        return tuple(task for driver in self.drivers.values() for task in driver.tasks)
+        return tuple(task for driver in self.all for task in driver.tasks)
 
     def is_up(self) -> None:
         """The driver has answered: a program that ends from now on is started again."""
-        for driver in self.drivers.values():
+        for driver in self.all:
             driver.is_up()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Starter:
-    """folder: the plane's. nodes: their names, at least one. topology: of the reference driver. mounts: False for links in their place."""
+    """folder: the plane's. nodes: their names, at least one. topology: of the reference driver. mounts: False for links in their place.
+    controller_apart: a program's controller is a process of its own, so that any node may die; else it is the first node's, too.
+    """
 
     folder: Path
     nodes: Sequence[str]
@@ -78,6 +86,7 @@ class Starter:
     clock: Clock
     randomness: Random
     ending: Ending
+    controller_apart: bool = False
 
     @property
     def socket(self) -> Path:
@@ -132,7 +141,7 @@ class Starter:
             return service
 
         drivers = {node: InProcessNodeDriver(functools.partial(on_node, node), self.node_socket(node)) for node in self.nodes}
-        await _started(drivers, stack)
+        await _started(drivers.values(), stack)
         return self._sockets(drivers, "this is a fault of Mooring's: please report it", tells=True)
 
     async def _class(self, form: PythonClass, stack: AsyncExitStack) -> Sockets:
@@ -142,21 +151,24 @@ class Starter:
         await stack.enter_async_context(serving(controller, str(self.socket), grace_s=LATE_S))
         drivers = {first: InProcessNodeDriver(lambda: controller, self.node_socket(first))}
         drivers |= {node: InProcessNodeDriver(functools.partial(_object, form, node), self.node_socket(node)) for node in others}
-        await _started(drivers, stack)
+        await _started(drivers.values(), stack)
         return self._sockets(drivers, f"it is {form} that must answer")
 
     async def _program(self, form: CommandLine, stack: AsyncExitStack, group: asyncio.TaskGroup) -> Sockets:
-        """A process for each node; the first one is the controller, too."""
-        sockets = {node: self.node_socket(node) for node in self.nodes}
-        drivers = {node: self._program_on(form, node, group, is_controller=node == self.nodes[0]) for node in self.nodes}
-        for driver in drivers.values():
+        """A process for each node; the first one is the controller, too, unless that is apart."""
+        first, sockets = self.nodes[0], {node: self.node_socket(node) for node in self.nodes}
+        apart = self._program_on(form, first, self.socket, group, is_controller=True) if self.controller_apart else None
+        shared = None if self.controller_apart else first
+        drivers = {node: self._program_on(form, node, path, group, is_controller=node == shared) for node, path in sockets.items()}
+        started = (*((apart,) if apart is not None else ()), *drivers.values())
+        for driver in started:
             stack.enter_context(self.ending.at_last(driver.kill_now))
-        await _started(drivers, stack)
+        await _started(started, stack)
         advice = f"the driver must serve on the path that it got for {{socket}}; it was started as: {form}"
-        return Sockets(sockets[self.nodes[0]], sockets, False, PROGRAM_S, advice, drivers, NOT_SERVING_YET)
+        controller = sockets[first] if apart is None else self.socket
+        return Sockets(controller, sockets, False, PROGRAM_S, advice, drivers, NOT_SERVING_YET, apart)
 
-    def _program_on(self, form: CommandLine, node: str, group: asyncio.TaskGroup, *, is_controller: bool) -> NodeProgram:
-        socket = self.node_socket(node)
+    def _program_on(self, form: CommandLine, node: str, socket: Path, group: asyncio.TaskGroup, *, is_controller: bool) -> NodeProgram:
         words, environment = form.for_node(str(socket), node), form.environment(str(socket), node)
         return NodeProgram(
             lambda: DriverProgram(words, environment, socket, self.story, self.clock, self.ending),
@@ -175,9 +187,9 @@ class Starter:
         return Sockets(self.socket, {node: self.node_socket(node) for node in self.nodes}, tells, OURS_S, advice, drivers)
 
 
-async def _started(drivers: Mapping[str, NodeDriver], stack: AsyncExitStack) -> None:
+async def _started(drivers: Iterable[NodeDriver], stack: AsyncExitStack) -> None:
     """All of them, closed with the stack."""
-    for driver in drivers.values():
+    for driver in drivers:
         await driver.start()
         stack.push_async_callback(driver.close)
 

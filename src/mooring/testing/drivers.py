@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
@@ -22,6 +22,7 @@ from mooring.csi.driver import A, Call, Q, Rpc
 from mooring.csi.driver_form import CommandLine, PythonClass, ReferenceDriver, Socket, parse_form
 from mooring.csi.wire_driver import WireDriver
 from mooring.dev.drivers import Sockets, Starter
+from mooring.dev.node_drivers import NodeDriver
 from mooring.driver.hostpath.driver import HostPath
 from mooring.driver.hostpath.node.mount_mode import LINK, MOUNT, MountMode
 from mooring.driver.loading import load
@@ -165,7 +166,7 @@ class Processes:
 
     def __init__(self, sockets: Sockets, calls: DriverCalls, clock: Clock) -> None:
         self._sockets, self._calls, self._clock = sockets, calls, clock
-        self.is_ours = all(driver.is_ours for driver in sockets.drivers.values())
+        self.is_ours = all(driver.is_ours for driver in sockets.all)
 
     async def connected(self) -> WireDriver:
         """Raises ConfigError where nobody answers in time."""
@@ -187,11 +188,14 @@ class Processes:
             await self._sockets.drivers[node].kill()
 
     async def start(self, node: str) -> None:
-        """Returns when it answers: while a program starts, time does not leap. Raises ConfigError where it never does."""
-        driver = self._sockets.drivers[node]
+        """Returns when it answers. Raises ConfigError where it never does."""
+        await self._start(self._sockets.drivers[node], self._sockets.nodes[node])
+
+    async def _start(self, driver: NodeDriver, socket: Path) -> None:
+        """While a program starts, time does not leap."""
         with self._calls.at_work():
             await driver.start()
-            client = WireDriver(str(self._sockets.nodes[node]), clock=self._clock)
+            client = WireDriver(str(socket), clock=self._clock)
             client.socket.absent = self._sockets.absent
             await client.connect(self._sockets.patience_s, self._sockets.advice)
             await client.close()
@@ -200,10 +204,16 @@ class Processes:
     async def restart(self) -> None:
         if not self.is_ours:
             raise ConfigError(THEIRS)
-        for node, driver in self._sockets.drivers.items():
+        for driver, socket in self._processes():
             with self._calls.at_work():
                 await driver.kill()
-            await self.start(node)
+            await self._start(driver, socket)
+
+    def _processes(self) -> Iterator[tuple[NodeDriver, Path]]:
+        """Each with its socket; the controller's own comes first."""
+        if self._sockets.apart is not None:
+            yield self._sockets.apart, self._sockets.controller
+        yield from ((driver, self._sockets.nodes[node]) for node, driver in self._sockets.drivers.items())
 
 
 def maker(form: MakesDriver | PythonClass, options: Mapping[str, Any]) -> Callable[[str], object]:

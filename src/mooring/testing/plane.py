@@ -90,7 +90,8 @@ async def running(wanted: Wanted, ports: Ports) -> AsyncGenerator[PlaneUnderTest
         return LocalCluster(store, clock=clock, randomness=ports.randomness, faults=api.of(who), tokens=tokens)
 
     users = LocalCluster(store, clock=clock, randomness=ports.randomness)
-    starter = Starter(ports.folder, wanted.nodes, {}, wanted.mounts, story, clock, ports.randomness, Ending())
+    apart = len(wanted.nodes) > 1  # the node of a single one may not die without its controller
+    starter = Starter(ports.folder, wanted.nodes, {}, wanted.mounts, story, clock, ports.randomness, Ending(), apart)
     try:
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
             driver = await started(wanted, starter, calls, stack, group)

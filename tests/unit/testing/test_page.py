@@ -66,3 +66,18 @@ def test_a_test_fails_whose_driver_breaks_a_rule_that_it_may_not_break(tmp_path:
     assert "CSI201" in done.stdout
     assert "Mend: " in done.stdout
     assert "CSI → driver" in done.stdout, "a failed test shows its cluster's story"
+
+
+@pytest.mark.parametrize("node", ["n1", "n2"])
+def test_the_page_s_twenty_lines_pass_with_a_command_on_each_node(tmp_path: Path, node: str) -> None:
+    """Any node may die: the process of none answers the controller's calls."""
+    words = f"mooring driver run shelf:Shelf --option shelf={tmp_path}/shelf --option nodes={{node}},n1,n2"
+    driver = f"{Path(sys.executable).parent}/{words} --endpoint unix://{{socket}}"
+    (tmp_path / "shelf.py").write_text(blocks("driver.md")[0])
+    fixture = f"import pytest\n\n@pytest.fixture\ndef mooring_driver():\n    return {driver!r}\n\n"
+    lines = blocks("testing.md")[0].replace('cluster.pod("web", claim)', f'cluster.pod("web", claim, node={node!r})')
+    assert node in lines
+    (tmp_path / "test_it.py").write_text(fixture + lines)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
