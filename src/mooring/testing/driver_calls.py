@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final
 
@@ -61,6 +62,8 @@ class DriverCalls:
         self._watcher = Watcher(lambda _: None, now=drivers_s)
         self.made: list[DriverCall] = []
         self.under_way = 0
+        self._being_killed: Counter[str] = Counter()
+        self._kills: Counter[str] = Counter()
 
     @property
     def breaches(self) -> tuple[Breach, ...]:
@@ -81,6 +84,18 @@ class DriverCalls:
             yield
         finally:
             self.under_way -= 1
+
+    @contextlib.contextmanager
+    def killing(self, *where: str) -> Iterator[None]:
+        """The block kills the processes that answer there: calls that are under way meanwhile break no rule. Time does not leap."""
+        self._being_killed.update(where)
+        self._kills.update(where)
+        try:
+            with self.at_work():
+                yield
+        finally:
+            self._being_killed.subtract(where)
+            self._kills.update(where)  # also for calls that began meanwhile, and are not over yet
 
     def clear(self) -> None:
         self._faults.clear()
@@ -127,8 +142,22 @@ class DriverCalls:
 
     async def _watched(self, rpc: Rpc[Q, A], request: Q, call: Call, where: str, send: Callable[[Rpc[Q, A], Q, Call], Awaitable[A]]) -> A:
         """The driver's own answer, which the book judges; a fault is not the driver's."""
-        with self.at_work():
-            return await Watch(self._watcher, where, self._sight).call(rpc, request, call, send)
+        kills = self._kills[where]
+        watching = Watch(self._watcher, where, self._sight).begin(rpc, request, call.timeout_s)
+        try:
+            with self.at_work():
+                answer = await send(rpc, request, call)
+        except DriverError as error:
+            if self._being_killed[where] or self._kills[where] != kills:
+                watching.given_up()
+            else:
+                watching.ended(None, error)
+            raise
+        except BaseException:
+            watching.given_up()
+            raise
+        watching.ended(answer, None)
+        return answer
 
 
 def check_name(rpc: str) -> None:

@@ -167,6 +167,8 @@ class Processes:
     def __init__(self, sockets: Sockets, calls: DriverCalls, clock: Clock) -> None:
         self._sockets, self._calls, self._clock = sockets, calls, clock
         self.is_ours = all(driver.is_ours for driver in sockets.all)
+        self._turning = asyncio.Lock()
+        self._off: set[str] = set()  # nodes without power
 
     async def connected(self) -> WireDriver:
         """Raises ConfigError where nobody answers in time."""
@@ -184,12 +186,20 @@ class Processes:
         return OverSocket(str(self._sockets.nodes[node]), self._calls, node, clock=clock, metrics=metrics)
 
     async def kill(self, node: str) -> None:
-        with self._calls.at_work():
-            await self._sockets.drivers[node].kill()
+        async with self._turning:
+            self._off.add(node)
+            await self._kill(self._sockets.drivers[node], self._sockets.nodes[node])
+
+    async def _kill(self, driver: NodeDriver, socket: Path) -> None:
+        nodes = [node for node, path in self._sockets.nodes.items() if path == socket]
+        with self._calls.killing(*nodes, *([""] if socket == self._sockets.controller else [])):
+            await driver.kill()
 
     async def start(self, node: str) -> None:
         """Returns when it answers. Raises ConfigError where it never does."""
-        await self._start(self._sockets.drivers[node], self._sockets.nodes[node])
+        async with self._turning:
+            await self._start(self._sockets.drivers[node], self._sockets.nodes[node])
+            self._off.discard(node)
 
     async def _start(self, driver: NodeDriver, socket: Path) -> None:
         """While a program starts, time does not leap."""
@@ -204,16 +214,16 @@ class Processes:
     async def restart(self) -> None:
         if not self.is_ours:
             raise ConfigError(THEIRS)
-        for driver, socket in self._processes():
-            with self._calls.at_work():
-                await driver.kill()
-            await self._start(driver, socket)
+        async with self._turning:  # two calls may end in this at once
+            for driver, socket in self._processes():
+                await self._kill(driver, socket)
+                await self._start(driver, socket)
 
     def _processes(self) -> Iterator[tuple[NodeDriver, Path]]:
-        """Each with its socket; the controller's own comes first."""
+        """Those that run, each with its socket; the controller's own comes first."""
         if self._sockets.apart is not None:
             yield self._sockets.apart, self._sockets.controller
-        yield from ((driver, self._sockets.nodes[node]) for node, driver in self._sockets.drivers.items())
+        yield from ((driver, self._sockets.nodes[node]) for node, driver in self._sockets.drivers.items() if node not in self._off)
 
 
 def maker(form: MakesDriver | PythonClass, options: Mapping[str, Any]) -> Callable[[str], object]:

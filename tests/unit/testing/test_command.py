@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import selectors
 import sys
@@ -140,3 +141,17 @@ def test_a_command_is_restarted_and_each_of_its_nodes_has_its_own(tmp_path: Path
         first = {path.name: path.read_text() for path in tmp_path.iterdir()}
         cluster.restart_driver()
         cluster.until(lambda: all(path.read_text() != first[path.name] for path in tmp_path.iterdir()), "both are other processes")
+
+
+def test_restarts_at_the_same_time_come_one_after_the_other(tmp_path: Path) -> None:
+    """As where two calls are the first of their kind. A node without power gets no driver by them."""
+    words = f"{sys.executable} -m mooring.cli.mooring driver run tests.unit.testing.test_command:Twin --option folder={tmp_path}"
+    with a_cluster(f"{words} --option node_id={{node}} --endpoint unix://{{socket}}", nodes=2) as cluster:
+
+        async def twice() -> None:
+            await asyncio.gather(cluster.aio.restart_driver(), cluster.aio.restart_driver())
+
+        cluster.node("n2").dies()
+        dead = (tmp_path / "n2").read_text()
+        cluster.run(twice())
+        assert (tmp_path / "n2").read_text() == dead
