@@ -104,10 +104,13 @@ def test_a_node_that_comes_back_in_time_keeps_its_pods(tmp_path: Path) -> None:
         assert [[node]] == published(state)
 
 
-def test_a_drivers_process_dies_with_its_node_and_comes_back_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("flags", [[], ["--browser"]], ids=["alone", "behind proxies"])
+def test_a_drivers_process_dies_with_its_node_and_comes_back_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str]
+) -> None:
     needs_mounts()
     monkeypatch.setenv(mount_driver.FOLDER, str(tmp_path / "volumes"))
-    with dev(tmp_path, f"--driver={COMMAND}", "--nodes=2", QUICK) as (program, config):
+    with dev(tmp_path, f"--driver={COMMAND}", "--nodes=2", QUICK, *flags) as (program, config):
         kubectl = Kubectl(config)
         kubectl.apply(OWN_CLAIM)
         its_socket = f"unix://{config.parent}/run/2.sock"
@@ -118,7 +121,7 @@ def test_a_drivers_process_dies_with_its_node_and_comes_back_with_it(tmp_path: P
         assert (1, True) == (code, "n1: its driver process answers the controller's calls, too" in text), text
         assert "kill another node, as in n2" in text
         eventually(lambda: is_ready(kubectl, "n2") == "Unknown", 30, "the node's silence is noticed")
-        assert 0 == turned("revive-node", "n2", config=config)[0]
+        assert (0, "n2 is on: its agent runs, and the driver is registered.\n") == turned("revive-node", "n2", config=config)
         assert processes_with(its_socket)
         eventually(lambda: is_ready(kubectl, "n2") == "True", 30, "the node is back")
         assert "started again" not in program.output(), "nobody minds a program whose machine is off"

@@ -20,6 +20,7 @@ from mooring.base.errors import ConfigError
 from mooring.base.randomness import Random
 from mooring.csi.address import ABSENT
 from mooring.csi.driver_form import CommandLine, Form, PythonClass, ReferenceDriver, Socket
+from mooring.csi.wire_driver import WireDriver
 from mooring.dev.driver_program import DriverProgram
 from mooring.dev.node_drivers import LATE_S, ExternalDriver, InProcessNodeDriver, NodeDriver, NodeProgram
 from mooring.dev.story import Story
@@ -44,7 +45,8 @@ class Sockets:
     """Where a driver answers. nodes: by name. tells: the driver tells of its calls itself; else their callers do.
 
     patience_s: how long it may take to be there. advice: the next step when it is not. drivers: those of the nodes, started. absent: what
-    is said while there is no socket. apart: the controller's own, None where it is the first node's, or somebody else's.
+    is said while there is no socket. apart: the controller's own, None where it is the first node's, or somebody else's. behind: the
+    drivers' own sockets, where `nodes` has those of proxies.
     """
 
     controller: Path
@@ -55,6 +57,14 @@ class Sockets:
     drivers: Mapping[str, NodeDriver]
     absent: str = ABSENT
     apart: NodeDriver | None = None
+    behind: Mapping[str, Path] = dataclasses.field(default_factory=dict)
+
+    async def until_there(self, path: Path, clock: Clock) -> None:
+        """Returns when the driver serves on this path. Raises ConfigError where it never does."""
+        client = WireDriver(str(path), clock=clock)
+        client.socket.absent = self.absent
+        await client.connect(self.patience_s, self.advice)
+        await client.close()
 
     @property
     def all(self) -> tuple[NodeDriver, ...]:

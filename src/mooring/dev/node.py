@@ -97,6 +97,8 @@ class PlaneNode:
             if self.is_on:
                 return False
             await self.driver.start()
+            sockets = self._shared.sockets  # a proxy's is there before the driver answers behind it
+            await sockets.until_there(sockets.behind.get(self.name, sockets.nodes[self.name]), self._shared.starter.clock)
             self.driver.is_up()
             await self.join()
             return True

@@ -41,7 +41,6 @@ from mooring.conform.watched import Breaches, WatchedDriver
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.driver_form import Form, ReferenceDriver
 from mooring.csi.session import DriverChanged, Session
-from mooring.csi.wire_driver import WireDriver
 from mooring.dev.controllers import Controllers
 from mooring.dev.drivers import Sockets, Starter
 from mooring.dev.extras import Extras, extras_of, install
@@ -49,6 +48,7 @@ from mooring.dev.introduction import LastFailure, asked_again, introduced
 from mooring.dev.node import REGISTRATION, Shared
 from mooring.dev.nodes import Nodes, node_ids
 from mooring.dev.options import Patience
+from mooring.dev.pace import PacedLoop
 from mooring.dev.story import Story
 from mooring.dev.traced import TracedCluster, TracedDriver
 from mooring.driver.hostpath.layout import Segments
@@ -254,20 +254,15 @@ async def _with_faults(
         if passed.fault is not None:
             story.happened("proxy", f"{passed.name}: {passed.fault} ({passed.fault.place})")
 
+    loop = asyncio.get_running_loop()
+    drivers_s = loop.real_s if isinstance(loop, PacedLoop) else clock.now
     nodes = {path: node for node, path in sockets.nodes.items()}
     proxied: dict[Path, Path] = {}
     for number, path in enumerate(dict.fromkeys((sockets.controller, *nodes))):
-        await _until_there(path, sockets, clock)
+        await sockets.until_there(path, clock)
         watch = breaches.watch_at_proxy(nodes.get(path, ""))
-        proxy = Proxy(str(path), faults=faults, watch=watch, tell=tell, clock=clock)
+        proxy = Proxy(str(path), faults=faults, watch=watch, tell=tell, clock=clock, drivers_s=drivers_s)
         proxied[path] = folder / f"p{number}"
         await stack.enter_async_context(proxy.serving(proxied[path]))
     moved = {node: proxied[path] for node, path in sockets.nodes.items()}
-    return dataclasses.replace(sockets, controller=proxied[sockets.controller], nodes=moved)
-
-
-async def _until_there(path: Path, sockets: Sockets, clock: Clock) -> None:
-    client = WireDriver(str(path), clock=clock)
-    client.socket.absent = sockets.absent
-    await client.connect(sockets.patience_s, sockets.advice)
-    await client.close()
+    return dataclasses.replace(sockets, controller=proxied[sockets.controller], nodes=moved, behind=sockets.nodes)

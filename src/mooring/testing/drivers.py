@@ -205,10 +205,7 @@ class Processes:
         """While a program starts, time does not leap."""
         with self._calls.at_work():
             await driver.start()
-            client = WireDriver(str(socket), clock=self._clock)
-            client.socket.absent = self._sockets.absent
-            await client.connect(self._sockets.patience_s, self._sockets.advice)
-            await client.close()
+            await self._sockets.until_there(socket, self._clock)
         driver.is_up()
 
     async def restart(self) -> None:

@@ -151,10 +151,14 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
         pyfuncitem.obj = _on_its_loop(cluster, pyfuncitem.obj)
     result = yield
     if cluster.breaches:
-        from mooring.testing.driver_calls import told  # noqa: PLC0415
-
-        pytest.fail("\n".join(["the driver broke rules of CSI:", *told(cluster.breaches)]), pytrace=False)
+        pytest.fail("\n".join(["the driver broke rules of CSI:", *_told(cluster)]), pytrace=False)
     return result
+
+
+def _told(cluster: ClusterOfTest) -> list[str]:
+    from mooring.testing.driver_calls import told  # noqa: PLC0415
+
+    return list(told(cluster.breaches))
 
 
 def _on_its_loop(cluster: ClusterOfTest, test: Callable[..., object]) -> Callable[..., object]:
@@ -168,10 +172,12 @@ def _on_its_loop(cluster: ClusterOfTest, test: Callable[..., object]) -> Callabl
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A failed test shows what happened in its cluster."""
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failed test shows what happened in its cluster, and the rules that its driver broke, which may be why it failed."""
     report = yield
     cluster = getattr(item, "funcargs", {}).get(FIXTURE)
     if report.failed and report.when == "call" and cluster is not None:
         report.sections.append((FIXTURE, "\n".join(cluster.story.splitlines()[-_STORY_LINES:])))
+        if cluster.breaches and (call.excinfo is None or not isinstance(call.excinfo.value, pytest.fail.Exception)):
+            report.sections.append((f"{FIXTURE}: the driver broke rules of CSI", "\n".join(_told(cluster))))
     return report

@@ -63,6 +63,11 @@ class Table:
         self.folder, self.backend = folder, Backend()
         self.passed: list[Passed] = []
         self.breaches: list[str] = []
+        self.pace = 1.0
+        """The driver's seconds in one of ours."""
+
+    def drivers_s(self) -> float:
+        return asyncio.get_running_loop().time() * self.pace
 
     @property
     def socket(self) -> str:
@@ -81,7 +86,8 @@ class Table:
     async def proxied(self, *faults: Fault) -> AsyncGenerator[WireDriver, None]:
         clock = LoopClock()
         watch = Watch(Watcher(lambda breach: self.breaches.append(breach.rule.number)), "", None)
-        proxy = Proxy(str(self.folder / "b.sock"), faults=Faults(faults, 0), watch=watch, tell=self.passed.append, clock=clock)
+        wanted = {"faults": Faults(faults, 0), "watch": watch, "tell": self.passed.append, "clock": clock, "drivers_s": self.drivers_s}
+        proxy = Proxy(str(self.folder / "b.sock"), **wanted)  # type: ignore[arg-type]
         async with proxy.serving(self.folder / "a.sock"):
             client = WireDriver(self.socket, clock=clock)
             await client.connect(5)
@@ -176,6 +182,28 @@ async def test_a_caller_who_gives_up_ends_the_call_at_the_driver(table: Table) -
         async with asyncio.timeout(5):
             await table.backend.ended.wait()
     assert [(None, None)] == [(one.answer, one.error) for one in table.passed]
+
+
+@pytest.mark.parametrize(("pace", "broken"), [(1.0, []), (60.0, ["CSI704"])])
+async def test_a_deadline_as_long_as_kubernetes_gives_is_held_against_the_driver(table: Table, pace: float, broken: list[str]) -> None:
+    """Ten seconds, in the time that the driver has. A caller with less patience breaks its call off as well, and that tells nothing."""
+    table.pace = pace
+    table.backend.act = lambda _: asyncio.Event().wait()  # type: ignore[assignment,return-value]
+    async with table.proxied() as client:
+        assert Code.DEADLINE_EXCEEDED == (await refused(client, 0.3)).code
+        async with asyncio.timeout(5):
+            await table.backend.ended.wait()
+    assert broken == table.breaches
+
+
+async def test_a_driver_is_not_blamed_for_the_time_that_a_delay_has_taken(table: Table) -> None:
+    table.backend.act = lambda _: asyncio.Event().wait()  # type: ignore[assignment,return-value]
+    table.pace = 20.0
+    async with table.proxied(Fault(Kind.DELAY, seconds=0.4, when=When.BEFORE)) as client:
+        assert Code.DEADLINE_EXCEEDED == (await refused(client, 0.6)).code
+        async with asyncio.timeout(5):
+            await table.backend.ended.wait()
+    assert [] == table.breaches
 
 
 # -- faults

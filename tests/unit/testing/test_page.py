@@ -54,6 +54,10 @@ def test_broken(mooring_cluster):
 def test_allowed(mooring_cluster):
     mooring_cluster.allow_breaches("CSI201")
     life(mooring_cluster)
+
+def test_other(mooring_cluster):
+    life(mooring_cluster)
+    assert False, "something else"
 """
 
 
@@ -61,8 +65,9 @@ def test_a_test_fails_whose_driver_breaks_a_rule_that_it_may_not_break(tmp_path:
     (tmp_path / "test_x.py").write_text(BREAKS)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={tmp_path}", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    assert "2 failed, 1 passed" in done.stdout, done.stdout + done.stderr
     assert "the driver broke rules of CSI:" in done.stdout
+    assert "mooring_cluster: the driver broke rules of CSI ---" in done.stdout, "also one that fails for another reason"
     assert "CSI201" in done.stdout
     assert "Mend: " in done.stdout
     assert "CSI → driver" in done.stdout, "a failed test shows its cluster's story"

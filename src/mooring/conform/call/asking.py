@@ -8,8 +8,10 @@ from typing import Any
 from google.protobuf.message import Message
 
 from mooring.base.clock import Clock
+from mooring.conform.call.patience import patience_s
 from mooring.conform.running_time import running_time
 from mooring.conform.watched import Watch, WatchedDriver
+from mooring.csi.book.errors import SILENT
 from mooring.csi.book.rule import Breach
 from mooring.csi.book.watcher import Watcher
 from mooring.csi.driver import Call, Rpc
@@ -27,7 +29,7 @@ class Outcome:
 
 
 async def ask(address: str, rpc: Rpc[Any, Any], request: Message, *, timeout_s: float, connect_s: float, clock: Clock) -> Outcome:
-    """Raises ConfigError where nobody answers at the address."""
+    """A deadline shorter than any of Kubernetes' breaks no rule. Raises ConfigError where nobody answers at the address."""
     breaches: list[Breach] = []
     async with running_time(clock) as ran:
         driver = WatchedDriver(address, watch=Watch(Watcher(breaches.append, now=ran.now), "", None), clock=clock)
@@ -39,4 +41,5 @@ async def ask(address: str, rpc: Rpc[Any, Any], request: Message, *, timeout_s: 
             answer, error = None, failed
         finally:
             await driver.close()
-    return Outcome(answer, error, tuple(breaches), clock.now() - began)
+    told = tuple(breach for breach in breaches if breach.rule is not SILENT or timeout_s >= patience_s(rpc))
+    return Outcome(answer, error, told, clock.now() - began)

@@ -17,9 +17,10 @@ from typing import Any, Final, NoReturn
 from google.protobuf.message import DecodeError, Message
 
 from mooring.base.clock import Clock, time_left_s
+from mooring.conform.call.patience import patience_s
 from mooring.conform.proxy.driver_link import FOR_EVER_S, DriverLink
 from mooring.conform.proxy.faults import Fault, Faults, Kind, When
-from mooring.conform.watched import Watch
+from mooring.conform.watched import Watch, Watching
 from mooring.csi.driver import RPCS_BY_PATH, Rpc
 from mooring.csi.driver_socket import error_of, message_of
 from mooring.csi.errors import DriverError
@@ -27,7 +28,7 @@ from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.redact import scrubbed
 from mooring.csi.wire_driver import read_answer
 from mooring.wire.grpc.codes import Code
-from mooring.wire.grpc.errors import LOST_TEXT, ConnectionCut, RpcError
+from mooring.wire.grpc.errors import DEADLINE_TEXT, LOST_TEXT, ConnectionCut, RpcError
 from mooring.wire.grpc.events import Answered
 from mooring.wire.grpc.server import Method, listening
 from mooring.wire.grpc.serving.limits import ServerLimits
@@ -38,6 +39,8 @@ LIMITS: Final = ServerLimits(connections=4_000, streams=1_000, message_bytes=MES
 """As of a driver of the SDK."""
 GRACE_S: Final = 0.5
 """At the end a call that hangs would wait for ever."""
+SLACK_S: Final = 0.1
+"""The proxy is told a rounded deadline, and a moment later; its caller ends the call by its own timer."""
 
 _STREAMS: Final = frozenset(
     f"/{service.full_name}/{method.name}"
@@ -78,10 +81,22 @@ class Passed:
 
 
 class Proxy:
-    """driver: the socket's path. watch: tells the book's rules. tell: hears of each call."""
+    """driver: the socket's path. watch: tells the book's rules. tell: hears of each call. drivers_s: seconds as the driver has them,
+    None for the clock's.
+    """
 
-    def __init__(self, driver: str, *, faults: Faults, watch: Watch | None, tell: Callable[[Passed], None], clock: Clock) -> None:
+    def __init__(
+        self,
+        driver: str,
+        *,
+        faults: Faults,
+        watch: Watch | None,
+        tell: Callable[[Passed], None],
+        clock: Clock,
+        drivers_s: Callable[[], float] | None = None,
+    ) -> None:
         self._faults, self._watch, self._tell, self._clock = faults, watch, tell, clock
+        self._drivers_s = drivers_s or clock.now
         self._cut_all: Callable[[], None] = lambda: None
         self._link = DriverLink(driver, lambda: self._cut_all())
         self._calls = 0
@@ -161,9 +176,7 @@ class Proxy:
     async def _ask(self, asked: _Asked) -> bytes:
         """One call to the driver: watched and told."""
         number, began_s, left_s = self._number(), self._clock.now(), time_left_s()
-        watching = None
-        if self._watch is not None and asked.rpc is not None:
-            watching = self._watch.begin(asked.rpc, asked.request, FOR_EVER_S if left_s is None else left_s)
+        judging = _Judging(self._watch, asked, left_s, self._clock, self._drivers_s)
 
         def ended(answer: Message | None, error: DriverError | None) -> None:
             seconds = self._clock.now() - began_s
@@ -172,19 +185,16 @@ class Proxy:
         try:
             answered = await self._link.ask(asked.path, asked.message, left_s)
         except DriverError as error:  # nobody is there
-            if watching is not None:
-                watching.given_up()
+            judging.given_up()
             ended(None, error)
             raise
         except asyncio.CancelledError:
-            if watching is not None:
-                watching.given_up()
+            judging.caller_gone()
             ended(None, None)
             raise
         late = left_s is not None and self._clock.now() - began_s >= left_s
         answer, problem = _read(asked.rpc, answered) if answered.code == Code.OK else (None, error_of(answered, is_late=late))
-        if watching is not None:
-            watching.ended(answer, problem)
+        judging.ended(answer, problem)
         ended(answer, problem)
         if answered.code == Code.OK and answered.payload is not None:
             return answered.payload
@@ -209,6 +219,41 @@ class _Asked:
     rpc: Rpc[Any, Any] | None
     request: Message | None
     fault: Fault | None
+
+
+class _Judging:
+    """The book's view of one call. A deadline is held against the driver where Kubernetes would not have given it more time either."""
+
+    def __init__(self, watch: Watch | None, asked: _Asked, left_s: float | None, clock: Clock, drivers_s: Callable[[], float]) -> None:
+        self._left_s, self._clock, self._drivers_s = left_s, clock, drivers_s
+        self._began_s, self._drivers_began_s = clock.now(), drivers_s()
+        self._watching: Watching | None = None
+        if watch is not None and asked.rpc is not None:
+            self._patience_s = patience_s(asked.rpc)
+            self._watching = watch.begin(asked.rpc, asked.request, FOR_EVER_S if left_s is None else round(left_s, 1))
+
+    def given_up(self) -> None:
+        if self._watching is not None:
+            self._watching.given_up()
+
+    def caller_gone(self) -> None:
+        """A caller breaks its call off at its deadline, which comes a moment before the proxy's."""
+        late = self._left_s is not None and self._clock.now() - self._began_s >= self._left_s - SLACK_S
+        self._unanswered() if late else self.given_up()
+
+    def ended(self, answer: Message | None, error: DriverError | None) -> None:
+        if error is not None and (error.code, error.message) == (Code.DEADLINE_EXCEEDED, DEADLINE_TEXT):
+            self._unanswered()
+        elif self._watching is not None:
+            self._watching.ended(answer, error)
+
+    def _unanswered(self) -> None:
+        if self._watching is None:
+            return
+        if self._drivers_s() - self._drivers_began_s >= self._patience_s - SLACK_S:
+            self._watching.ended(None, DriverError(Code.DEADLINE_EXCEEDED, DEADLINE_TEXT))
+        else:
+            self._watching.given_up()
 
 
 def _read(rpc: Rpc[Any, Any] | None, answered: Answered) -> tuple[Message | None, DriverError | None]:
