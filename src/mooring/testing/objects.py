@@ -100,9 +100,36 @@ class ApiObject:
 class AsyncClaim(ApiObject):
     kind = PERSISTENT_VOLUME_CLAIMS
     short = "pvc"
+    _volume_name = ""
 
     async def bound(self, wait_s: float = WAIT_S) -> Self:
         return await self.until(lambda claim: claim["status"].get("phase") == "Bound", "is Bound", wait_s)
+
+    async def delete(self, *, force: bool = False) -> Self:
+        """Asks for it; `gone` waits for it and its volume."""
+        await self._note_volume()
+        return await super().delete(force=force)
+
+    async def gone(self, wait_s: float = WAIT_S) -> Self:
+        """Also its volume, where that is to be deleted with it: the driver has answered DeleteVolume."""
+        await self._note_volume()
+        await super().gone(wait_s)
+        if self._volume_name:
+            volume = Key("", self._volume_name)
+
+            async def is_gone() -> bool:
+                try:
+                    found: Json = await self._plane.users.get(PERSISTENT_VOLUMES.whole(), volume.name)
+                except NotFound:
+                    return True
+                return found["spec"].get("persistentVolumeReclaimPolicy") != "Delete"
+
+            await self._waiting.until(is_gone, f"{self} is gone, its PersistentVolume {volume.name} too", ("pv", volume), wait_s)
+        return self
+
+    async def _note_volume(self) -> None:
+        if found := await self.find():
+            self._volume_name = str(found["spec"].get("volumeName", ""))
 
     async def grows_to(self, size: str, wait_s: float = WAIT_S) -> Self:
         """Asks for more, and waits until the claim has it."""

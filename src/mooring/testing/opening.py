@@ -18,6 +18,7 @@ from mooring.apiserver.durability import InMemory
 from mooring.apiserver.web.server import LOOPBACK, ApiServer
 from mooring.base.errors import ConfigError
 from mooring.base.randomness import Random
+from mooring.csi.driver_form import Socket
 from mooring.dev.folder import mounted_in, unmount_all
 from mooring.dev.screen import PlainScreen
 from mooring.dev.story import Story
@@ -74,6 +75,8 @@ def a_cluster(
     """
     names = [f"n{number}" for number in range(1, nodes + 1)] if isinstance(nodes, int) else nodes
     wanted = Wanted(driver, options or {}, names, mounts)
+    if isinstance(wanted.form, Socket) and len(names) > 1:
+        raise ConfigError(f"driver: one socket is one node's, for {wanted.form}: mark the test with @pytest.mark.mooring_cluster(nodes=1)")
     if mounts:
         _check_mounts()
     folder = Path(tempfile.mkdtemp(prefix="mooring-"))  # a short path: sockets may be in it

@@ -5,6 +5,7 @@ pytest loads this file in every run, so it imports nothing but pytest before a t
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -52,11 +53,19 @@ def mooring_driver() -> MakesDriver | str:
 @pytest.fixture
 def mooring_cluster(request: pytest.FixtureRequest, mooring_driver: MakesDriver | str) -> Iterator[ClusterOfTest]:
     """A whole control plane in this process, with a driver and nodes. The mark `mooring_cluster` has its options."""
+    from mooring.base.errors import ConfigError  # noqa: PLC0415
     from mooring.testing.opening import a_cluster  # noqa: PLC0415
 
     mark = request.node.get_closest_marker(FIXTURE)
     options: dict[str, Any] = {"driver": mooring_driver, **(mark.kwargs if mark is not None else {})}
-    with a_cluster(**options) as cluster:
+    with contextlib.ExitStack() as stack:
+        refusal, cluster = "", None
+        try:
+            cluster = stack.enter_context(a_cluster(**options))
+        except ConfigError as error:
+            refusal = f"{FIXTURE}: {error}"
+        if cluster is None:  # told without the errors that it came from, whose frames are our own
+            pytest.fail(refusal, pytrace=False)
         yield cluster
 
 

@@ -32,6 +32,7 @@ class ObjectOfTest(Generic[O_co]):
 
     @property
     def name(self) -> str:
+        """The object's name."""
         return self.aio.name
 
     @property
@@ -45,17 +46,17 @@ class ObjectOfTest(Generic[O_co]):
         return self._run(self.aio.is_deleting())
 
     def patch(self, change: Mapping[str, Any], subresource: str = "") -> Self:
-        """change: a merge patch."""
+        """Changes it by a merge patch."""
         self._run(self.aio.patch(change, subresource))
         return self
 
     def delete(self, *, force: bool = False) -> Self:
-        """Asks for it; `gone` waits for it. force: without waiting for a node."""
+        """Asks for its deletion; `gone` waits for that. force: without waiting for a node."""
         self._run(self.aio.delete(force=force))
         return self
 
     def gone(self, wait_s: float = WAIT_S) -> Self:
-        """Waits until it is gone. Raises NotYet."""
+        """Waits until it is gone; a claim with the volume that is deleted with it. Raises NotYet."""
         self._run(self.aio.gone(wait_s))
         return self
 
@@ -106,6 +107,7 @@ class Node(ObjectOfTest[AsyncNode]):
 
     @property
     def is_ready(self) -> bool:
+        """Whether its Node says so."""
         return self._run(self.aio.is_ready())
 
     def ready(self, wait_s: float = WAIT_S) -> Self:
@@ -152,7 +154,7 @@ class Pod(ObjectOfTest[AsyncPod]):
 
     @property
     def node_name(self) -> str:
-        """ "" before it has a node."""
+        """Where it runs; "" before it has a node."""
         return self._run(self.aio.node_name())
 
     def folder(self, claim: str | Claim) -> Path:
@@ -172,6 +174,7 @@ class Cluster:
 
     @property
     def faults(self) -> Faults:
+        """Faults of the driver's calls and of the API server."""
         return self.aio.faults
 
     @property
@@ -203,11 +206,12 @@ class Cluster:
         return Pod(self.run, self.aio.pod_named(name, namespace))
 
     def node(self, name: str) -> Node:
-        """Raises ConfigError for a node that is not there."""
+        """The node of this name. Raises ConfigError for a node that is not there."""
         return Node(self.run, self.aio.node(name))
 
     @property
     def nodes(self) -> tuple[Node, ...]:
+        """All of them; none for a driver without a node service."""
         return tuple(Node(self.run, node) for node in self.aio.nodes)
 
     def node_of(self, pod: Pod) -> Node:
@@ -262,6 +266,7 @@ class Cluster:
         self.run(self.aio.resume(controller))
 
     def restart(self, controller: str) -> None:
+        """Kills a controller, and starts it."""
         self.run(self.aio.restart(controller))
 
     def restart_driver(self) -> None:

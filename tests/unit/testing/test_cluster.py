@@ -11,10 +11,12 @@ import pytest
 
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
+from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.driver.sdk import Plugin
 from mooring.testing.opening import ClusterOfTest, a_cluster
 from mooring.testing.waiting import NotYet
+from mooring.wire.grpc.codes import Code
 
 
 class Shelf(Plugin):
@@ -131,6 +133,23 @@ def test_a_breach_is_known_by_its_rule() -> None:
         assert {"CSI201"} == {breach.rule.number for breach in cluster.breaches}
         cluster.allow_breaches("CSI201")
         assert not cluster.breaches
+
+
+class Keeper(Shelf):
+    """Deletes no volume."""
+
+    name = "keeper.csi.test"
+
+    async def delete_volume(self, request: csi.DeleteVolumeRequest) -> csi.DeleteVolumeResponse:
+        raise DriverError(Code.INTERNAL, "the disk is in use")
+
+
+@pytest.mark.mooring_cluster(driver=Keeper, options={"shelf": {}})
+def test_a_claim_is_gone_with_its_volume(mooring_cluster: ClusterOfTest) -> None:
+    claim = mooring_cluster.claim("data").bound()
+    name = claim.volume["metadata"]["name"]
+    with pytest.raises(NotYet, match=f"the PersistentVolumeClaim default/data is gone, its PersistentVolume {name} too has not come true"):
+        claim.delete().gone()
 
 
 def test_what_has_not_come_says_what_it_waits_for(mooring_cluster: ClusterOfTest) -> None:

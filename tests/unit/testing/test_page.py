@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.pages import blocks
+from tests.support.plugin_methods import table
 
 pytestmark = pytest.mark.slow
 
@@ -86,3 +87,26 @@ def test_the_page_s_twenty_lines_pass_with_a_command_on_each_node(tmp_path: Path
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_page_lists_all_methods_with_their_docstrings() -> None:
+    assert table() in (ROOT / "docs" / "testing.md").read_text(), "python -m tests.support.plugin_methods prints what belongs there"
+
+
+@pytest.mark.parametrize(
+    ("mark", "reason"),
+    [
+        ('driver="false {socket}"', "driver: false ended with exit code 1 before it answered; it said nothing"),
+        (
+            'driver="unix:///nowhere"',
+            "one socket is one node's, for unix:///nowhere: mark the test with @pytest.mark.mooring_cluster(nodes=1)",
+        ),
+    ],
+)
+def test_a_driver_that_can_t_be_used_is_told_in_a_few_lines(tmp_path: Path, mark: str, reason: str) -> None:
+    text = f"import pytest\n\n@pytest.mark.mooring_cluster({mark})\ndef test_x(mooring_cluster):\n    pass\n"
+    (tmp_path / "test_x.py").write_text(text)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert reason in done.stdout
+    assert len(done.stdout.splitlines()) <= 12, done.stdout
