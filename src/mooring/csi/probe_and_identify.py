@@ -133,7 +133,8 @@ class _Asker:
         self._deadline = clock.now() + limits.budget_s
 
     async def ask(self, rpc: Callable[[_Q, Call], Awaitable[_A]], request: _Q) -> _A:
-        """The answer, asked for again while the error may pass and the budget lasts. Raises DriverError."""
+        """The answer, asked for again while the error may pass and the budget lasts. Told once. Raises DriverError."""
+        verbosity = 0
         while True:
             started = self._clock.now()
             try:
@@ -143,5 +144,9 @@ class _Asker:
                     raise
                 if self._clock.now() >= self._deadline:
                     raise
-                _log.info(0, "CSI driver does not answer as it should, asking again", err=str(error))
+                what = type(request).DESCRIPTOR.name.removesuffix("Request")
+                left_s = round(self._deadline - self._clock.now())
+                text = f"CSI driver does not answer {what} as it should, asking again for {left_s} s"
+                _log.info(verbosity, text, err=str(error), timeout_s=self._call.timeout_s)
+                verbosity = 4
             await self._clock.sleep(started + AGAIN_S - self._clock.now())

@@ -21,6 +21,8 @@ from mooring.kube.errors import NotFound
 from mooring.sidecars.resizer.node_growth import grows_on_nodes
 
 _CALL_S_MAX: Final = 5.0
+NO_CONTROLLER: Final = "GetPluginCapabilities does not say CONTROLLER_SERVICE"
+"""So nobody asks what the controller can do."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,6 +55,9 @@ class Extras:
         """A line for each part that is not there."""
         if self.no_provisioner:
             yield f"No provisioner: {self.no_provisioner}. Claims stay Pending."
+        if self.no_provisioner == NO_CONTROLLER:
+            yield f"No resizer, no snapshotter: {NO_CONTROLLER}."
+            return
         if not self.resizes:
             yield "No resizer: the driver neither grows nor modifies volumes."
         if not self.makes_snapshots:
@@ -81,7 +86,7 @@ async def extras_of(session: Session, *, wants_snapshots: bool) -> Extras:
 def no_provisioner(driver: DriverCapabilities) -> str:
     """Why no volumes are made, "" where they are."""
     if not driver.has_controller:
-        return "GetPluginCapabilities does not say CONTROLLER_SERVICE"
+        return NO_CONTROLLER
     return "" if driver.creates else "ControllerGetCapabilities does not say CREATE_DELETE_VOLUME"
 
 

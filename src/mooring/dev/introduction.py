@@ -12,7 +12,7 @@ from mooring.conform.watched import WatchedDriver
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.driver import Call, Driver, Rpc
 from mooring.csi.errors import DriverError
-from mooring.csi.session import Session
+from mooring.csi.session import ProbeLimits, Session
 from mooring.wire.grpc.codes import Code, go_name
 
 _NEXT_STEP: Final = {
@@ -29,6 +29,8 @@ _ASKED_AGAIN: Final[tuple[Rpc[Any, Any], ...]] = (
     Driver.group_controller_get_capabilities,
 )
 ASK_S: Final = 10.0
+LIMITS: Final = ProbeLimits(call_timeout_s=ASK_S)
+"""As long as external-provisioner gives a driver to say who it is; external-attacher's second is short for somebody who tries one out."""
 
 
 class LastFailure:

@@ -44,7 +44,7 @@ from mooring.csi.session import DriverChanged, Session
 from mooring.dev.controllers import Controllers
 from mooring.dev.drivers import Sockets, Starter
 from mooring.dev.extras import Extras, extras_of, install
-from mooring.dev.introduction import LastFailure, asked_again, introduced
+from mooring.dev.introduction import LIMITS, LastFailure, asked_again, introduced
 from mooring.dev.node import REGISTRATION, Shared
 from mooring.dev.nodes import Nodes, node_ids
 from mooring.dev.options import Patience
@@ -181,7 +181,7 @@ class _Build:
         client.socket.absent = sockets.absent
         await client.connect(sockets.patience_s, sockets.advice)
         stack.push_async_callback(client.close)
-        session = Session(client, clock=self._clock)
+        session = Session(client, clock=self._clock, limits=LIMITS)
         await introduced(session, failure, where=path, patience_s=sockets.patience_s)
         sockets.is_up()
         if not sockets.tells and (watch := self.breaches.watch()) is not None:

@@ -13,6 +13,7 @@ from mooring.api.snapshot_names import DEFAULT_CLASS as DEFAULT_CLASS_OF_SNAPSHO
 from mooring.api.snapshot_names import GROUP_DEFAULT_CLASS
 from mooring.api.storage import CSI_DRIVERS, CSI_NODES, LOG_PLACE, STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES
 from mooring.base.errors import ConfigError
+from mooring.cluster.attachdetach.identity import MANAGED
 from mooring.csi.driver import Call, Driver
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.csi.errors import DriverError
@@ -200,9 +201,15 @@ async def register(
 
 
 async def _register_node(cluster: Cluster, node_name: str, segments: Mapping[str, str], *, has_agent: bool) -> None:
-    """A new node begins as not ready. Where it has no agent, nobody watches over it, who would take that taint off."""
-    if await _make(cluster, NODES.whole(), node(node_name, segments)) and not has_agent:
-        await cluster.patch(NODES, node_name, Patch(PatchType.MERGE, {"spec": {"taints": None}}))
+    """A new node begins as not ready. Where it has no agent, nobody watches over it, who would take that taint off, nor let the controller
+    attach volumes to it.
+    """
+    await _make(cluster, NODES.whole(), node(node_name, segments))
+    if not has_agent:
+        bare = {"metadata": {"annotations": {MANAGED: "true"}}, "spec": {"taints": None}}
+        there = await cluster.get(NODES.whole(), node_name)
+        if there["spec"].get("taints") or MANAGED not in (there["metadata"].get("annotations") or {}):
+            await cluster.patch(NODES, node_name, Patch(PatchType.MERGE, bare))
     labels = (await cluster.get(NODES.whole(), node_name))["metadata"].get("labels") or {}
     if not segments.items() <= labels.items():
         await cluster.patch(NODES, node_name, Patch(PatchType.MERGE, {"metadata": {"labels": dict(segments)}}))

@@ -28,6 +28,7 @@ from mooring.csi.session import Session
 from mooring.dev.controllers import Controllers
 from mooring.dev.drivers import Starter
 from mooring.dev.extras import extras_of, install
+from mooring.dev.introduction import LIMITS
 from mooring.dev.options import Patience
 from mooring.dev.seed_objects import register
 from mooring.dev.story import Story
@@ -95,7 +96,7 @@ async def running(wanted: Wanted, ports: Ports) -> AsyncGenerator[PlaneUnderTest
     try:
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
             driver = await started(wanted, starter, calls, stack, group)
-            session = Session(driver.controller(), clock=clock)
+            session = Session(driver.controller(), clock=clock, limits=LIMITS)
             info = await session.start()
             group.create_task(session.run(), name="testing/driver-session")
             extras = await extras_of(session, wants_snapshots=True)

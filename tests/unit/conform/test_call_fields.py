@@ -16,6 +16,7 @@ from mooring.conform.call.names import BY_NAME, paths_in, rpc_named
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.redact import TOKENS_KEY, is_secret, shown
+from mooring.inspect.printing import as_yaml
 from mooring.wire.grpc.codes import Code
 
 Mode = csi.VolumeCapability.AccessMode
@@ -116,6 +117,16 @@ def test_no_secret_is_taken_from_a_command_line(word: str) -> None:
 def test_no_secret_is_taken_from_a_request() -> None:
     with pytest.raises(ConfigError, match="--secrets-file"):
         fill(csi.DeleteVolumeRequest(), {"volume_id": "a", "secrets": {"password": "hunter2"}})
+
+
+def test_a_request_that_was_printed_is_taken_with_its_secrets_left_out() -> None:
+    """--secrets-file brings them, as it did when the request was printed."""
+    printed = csi.NodePublishVolumeRequest(volume_id="a", secrets={"password": "hunter2"}, volume_context={TOKENS_KEY: "t", "shelf": "b"})
+    read = csi.NodePublishVolumeRequest()
+    fill(read, yaml.safe_load(as_yaml(shown(printed))))
+    assert read == csi.NodePublishVolumeRequest(volume_id="a", volume_context={"shelf": "b"})
+    with pytest.raises(ConfigError, match="--secrets-file"):
+        fill(csi.DeleteVolumeRequest(), {"volume_id": "a", "secrets": {"user": "***stripped***", "password": "hunter2"}})
 
 
 def test_an_answer_that_was_printed_is_a_document() -> None:

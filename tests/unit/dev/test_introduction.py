@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.session import Session
 from mooring.dev.extras import Extras, no_provisioner
-from mooring.dev.introduction import LastFailure, introduced, name_fault
+from mooring.dev.introduction import LIMITS, LastFailure, introduced, name_fault
 from mooring.wire.grpc.codes import Code
 from tests.support.virtual_loop import in_virtual_time
 
@@ -45,7 +46,7 @@ class Foreign:
 
 async def met(driver: object) -> DriverInfo:
     failure, clock = LastFailure(), LoopClock()
-    session = Session(InProcessDriver(driver, clock=clock, metrics=failure), clock=clock)  # type: ignore[arg-type]
+    session = Session(InProcessDriver(driver, clock=clock, metrics=failure), clock=clock, limits=LIMITS)  # type: ignore[arg-type]
     return await introduced(session, failure, where="/run/csi.sock", patience_s=60)
 
 
@@ -131,3 +132,36 @@ def test_names_that_csi_and_kubernetes_allow(name: str) -> None:
 def test_that_no_volume_is_made_is_told_with_the_reason(driver: DriverCapabilities, line: str) -> None:
     told = [one for one in Extras(no_provisioner=no_provisioner(driver)).absent() if "provisioner" in one]
     assert ([f"No provisioner: {line}. Claims stay Pending."] if line else []) == told
+
+
+def test_a_controller_that_nobody_asks_is_not_said_to_lack_anything() -> None:
+    """It may well offer EXPAND_VOLUME."""
+    told = list(Extras(no_provisioner=no_provisioner(DriverCapabilities("a", has_controller=False, creates=False))).absent())
+    assert "No resizer, no snapshotter: GetPluginCapabilities does not say CONTROLLER_SERVICE." == told[-1]
+    assert not [line for line in told if "neither" in line]
+
+
+class Slow(Foreign):
+    """Takes its time for every answer."""
+
+    async def get_plugin_info(self, request: Any) -> csi.GetPluginInfoResponse:
+        await asyncio.sleep(2)
+        return await super().get_plugin_info(request)
+
+
+@in_virtual_time
+async def test_a_driver_that_takes_two_seconds_for_each_call_is_waited_for() -> None:
+    assert "csi.example.com" == (await met(Slow())).name
+
+
+@in_virtual_time
+async def test_a_driver_that_never_says_its_name_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    class Mute(Foreign):
+        async def get_plugin_info(self, request: Any) -> csi.GetPluginInfoResponse:
+            return await asyncio.Event().wait()  # type: ignore[return-value]
+
+    with caplog.at_level(logging.INFO), pytest.raises(ConfigError, match="GetPluginInfo"):
+        await met(Mute())
+    told = [record.getMessage() for record in caplog.records if "asking again" in record.getMessage()]
+    assert 1 == len(told), told
+    assert "GetPluginInfo" in told[0]

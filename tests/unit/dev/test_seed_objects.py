@@ -15,6 +15,7 @@ from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.local import LocalCluster
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
+from mooring.cluster.attachdetach.identity import is_managed
 from mooring.csi.driver_capabilities import DriverCapabilities
 from mooring.dev.extras import Extras, install
 from mooring.dev.seed_objects import register
@@ -107,6 +108,15 @@ async def test_nodes_are_entered_by_their_names_for_a_driver_without_a_node_serv
     await registered(cluster, has_agents=False)
     (driver,) = (await cluster.get(CSI_NODES, "n")).spec.drivers or ()
     assert (NAME, "n") == (driver.name, driver.node_id)
+
+
+async def test_volumes_are_attached_to_a_node_without_an_agent() -> None:
+    """The attach/detach controller leaves nodes alone whose kubelet has not asked for it."""
+    cluster = a_cluster()
+    await registered(cluster, has_agents=False)
+    node = await cluster.get(NODES, "n")
+    assert is_managed(node)
+    assert not node.spec.taints
 
 
 async def growth(cluster: Cluster) -> dict[str, bool | None]:

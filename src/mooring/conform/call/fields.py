@@ -18,6 +18,7 @@ from mooring.api.quantity import parse_quantity
 from mooring.base.flagkinds import read_bool
 from mooring.conform.call.names import field_of, hint_or_list, is_ours, wrong
 from mooring.csi.redact import TOKENS_KEY, is_map, is_secret
+from mooring.csi.scrub import STRIPPED
 
 _INTEGERS: Final = {
     FieldDescriptor.TYPE_INT32: (-(2**31), 2**31 - 1),
@@ -39,12 +40,21 @@ def fill_from_words(message: Message, words: Sequence[str]) -> None:
 
 
 def fill(message: Message, document: Any, where: str = "") -> None:
-    """document: as YAML or JSON gives it. Raises ConfigError."""
+    """document: as YAML or JSON gives it; secrets that were stripped from it are left out. Raises ConfigError."""
     if not isinstance(document, Mapping):
         raise wrong(f"{where or 'the request'}: must be a map of the fields of {message.DESCRIPTOR.name}, got {document!r}")
     for name, value in document.items():
         field = field_of(message.DESCRIPTOR, str(name), where)
-        _fill_field(message, field, value, _joined(where, field.name))
+        _fill_field(message, field, _without_stripped(field, value), _joined(where, field.name))
+
+
+def _without_stripped(field: FieldDescriptor, value: Any) -> Any:
+    """A request that --dry-run has printed names its secrets without their values, which come from --secrets-file."""
+    if is_map(field) and value == STRIPPED:
+        return {}
+    if not is_map(field) or not isinstance(value, Mapping):
+        return value
+    return {key: one for key, one in value.items() if one != STRIPPED}
 
 
 def fill_secrets(message: Message, values: Mapping[str, str]) -> None:
@@ -181,6 +191,8 @@ def _check_exclusive(message: Message, field: FieldDescriptor, path: str) -> Non
 
 def _fill_field(message: Message, field: FieldDescriptor, value: Any, path: str, *, is_text: bool = False) -> None:
     """is_text: the value was typed, or its parts were."""
+    if is_map(field) and value == {}:
+        return  # nothing is set, no secret either
     _refuse_secret(field, "", path)
     if is_map(field):
         if not isinstance(value, Mapping):

@@ -44,7 +44,8 @@ SILENT = Rule(
     "A call is answered within its deadline; work that takes longer goes on, and the repeated call is answered with Aborted meanwhile.",
     "timeouts",
     "Kubernetes gives up, doubles the wait, and asks again; it can't tell whether the work was done.",
-    "Answer Aborted for work that goes on in the background, and OK when it is done; give your own calls a deadline below the caller's.",
+    "Answer Aborted for work that goes on in the background, and OK when it is done; give your own calls a deadline below the caller's. "
+    "What a driver knows by itself, as its name, its capabilities and its node's id, it answers at once.",
 )
 STILL_ABORTED = Rule(
     "CSI705",

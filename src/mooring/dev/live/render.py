@@ -169,8 +169,20 @@ class _Page:
 
     def _below(self, text: str, most: int) -> Iterator[Line]:
         width = self.width - _INDENT
-        lines = textwrap.wrap(text, width, break_on_hyphens=False, max_lines=most, placeholder=self.cut) if text else []
+        lines = _wrapped(text, width, most, self.cut) if text else []
         yield from (((" " * _INDENT, ""), (fit(line, width, self.cut), "yellow")) for line in lines)
+
+
+def _wrapped(text: str, width: int, most: int, cut: str) -> list[str]:
+    """The text on so many lines at the most. Its middle is left out where it has no room: an error begins with the call that failed, and
+    ends with the cause.
+    """
+    shown, size = text, width * most
+    while len(lines := textwrap.wrap(shown, width, break_on_hyphens=False)) > most and size > len(cut):
+        head = (size - len(cut)) // 3
+        shown = f"{text[:head].rstrip()}{cut}{text[head + len(cut) - size :].lstrip()}"
+        size -= 1
+    return lines[:most]
 
 
 def _fitting(entries: Sequence[Sequence[Line]], room: int, *, is_all: bool) -> int:

@@ -33,6 +33,8 @@ from mooring.node.plugins.decide import Step, Version, decide_plugin, highest_su
 _log = logger(__name__)
 
 INFO_S: Final = 1.0
+VERSION_S: Final = 5.0
+"""A kubelet does not ask for it, so nobody else is that patient with a slow driver."""
 DIAL_S: Final = 10.0
 NOTIFY_S: Final = 5.0
 BACK_OFF: Final = BackOff(0.5, 122.0)
@@ -183,7 +185,7 @@ class Plugins:
     async def _version(self, driver: RegisteredDriver) -> str:
         """The driver's version, "" for a driver that has none: it is registered all the same, as by a kubelet, which does not ask."""
         try:
-            answer = await driver.rpc.get_plugin_info(csi.GetPluginInfoRequest(), Call(INFO_S))
+            answer = await driver.rpc.get_plugin_info(csi.GetPluginInfoRequest(), Call(VERSION_S))
         except DriverError as error:
             _log.info(2, "The driver does not tell its version", reason=str(error), driver=driver.name)
             return ""

@@ -113,6 +113,14 @@ def test_texts_are_shortened_before_a_row_is_left_out() -> None:
     assert HELD[-20:] in " ".join(shown(Board(NODES, waiting[:1]), 80, 24).split())
 
 
+def test_a_long_error_keeps_its_end_which_has_the_cause() -> None:
+    folder = "/tmp/mooring-x7f3k2/nodes/n1/plugins/kubernetes.io/csi/folder.example.com/0b5c7f3a9d1e4f2a8c6b/globalmount"
+    text = f"MountVolume.MountDevice failed: Internal: mount --bind /data/volumes/pvc-0a1b {folder}: mount point does not exist"
+    seen = shown(Board(NODES, (VolumeRow("data", "pv", "n1", "Attached", text, True, 9.0),)), 80, 24)
+    assert "MountVolume.MountDevice failed" in seen
+    assert "mount point does not exist" in " ".join(seen.split())
+
+
 def test_many_nodes_leave_half_of_the_room_to_volumes() -> None:
     nodes = (*(NodeRow(f"n{number:03}", "Ready", "", 0, None, 0) for number in range(99)), NODES[1])
     lines = shown(Board(nodes, MANY), 80, 40).splitlines()
