@@ -38,12 +38,14 @@ _REPEATED: Final = frozenset(
         "delete_volume",
         "controller_publish_volume",
         "controller_unpublish_volume",
+        "controller_expand_volume",
         "create_snapshot",
         "delete_snapshot",
         "node_stage_volume",
         "node_unstage_volume",
         "node_publish_volume",
         "node_unpublish_volume",
+        "node_expand_volume",
     }
 )
 

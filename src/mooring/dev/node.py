@@ -30,6 +30,8 @@ from mooring.sidecars.registrar.registrar import Registrar
 
 REGISTERED_S_MAX: Final = 20.0
 REGISTRATION: Final = "reg"
+STATS_PERIOD_S: Final = 5.0
+"""A kubelet asks for the usage of volumes once a minute or less; an author who tries a pod out looks at it for less."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -120,7 +122,13 @@ class PlaneNode:
     def _new_agent(self) -> NodeAgent:
         shared, starter = self._shared, self._shared.starter
         options = AgentOptions(
-            self.name, self.root, watches_health=True, registry=self._registry, lease_s=shared.lease_s, watches_claims=True
+            self.name,
+            self.root,
+            watches_health=True,
+            registry=self._registry,
+            lease_s=shared.lease_s,
+            watches_claims=True,
+            stats_period_s=STATS_PERIOD_S,
         )
         traced = TracedCluster(shared.cluster, self.name, starter.story, starter.clock)
         explained = functools.partial(starter.story.explained, self.name)

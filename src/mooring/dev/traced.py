@@ -15,6 +15,7 @@ from mooring.conform.watched import Breaches, WatchedDriver, superfluous
 from mooring.csi.call_counts import CallObserver
 from mooring.csi.driver import A, Call, Q, Rpc
 from mooring.csi.errors import DriverError
+from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.redact import redacted, scrubbed
 from mooring.dev.story import Story
 from mooring.dev.summary import patch_summary
@@ -171,6 +172,7 @@ class TracedDriver(WatchedDriver):
     ) -> None:
         super().__init__(address, watch=breaches.watch(where), clock=clock, metrics=metrics)
         self._who, self._story, self._breaches = who, story, breaches
+        self._is_unready = False
 
     async def invoke(self, rpc: Rpc[Q, A], request: Q, call: Call) -> A:
         response = await self._told(rpc, request, call)
@@ -196,8 +198,20 @@ class TracedDriver(WatchedDriver):
         except asyncio.CancelledError:
             self._tell(rpc.name, request, "", DriverError(Code.CANCELED, "the caller gave up"), began)
             raise
-        self._tell(rpc.name, request, scrubbed(redacted(response), request), None, began)
+        if isinstance(response, csi.ProbeResponse) and response.HasField("ready") and not response.ready.value:
+            self._tell_unready(began)
+        else:
+            self._is_unready = False
+            self._tell(rpc.name, request, scrubbed(redacted(response), request), None, began)
         return response
+
+    def _tell_unready(self, began: float) -> None:
+        """Once, though it is asked each second."""
+        if not self._is_unready:
+            self._story.happened(
+                self._who, "Probe", via="CSI", result="not ready, asked again each second", seconds=self._clock.now() - began
+            )
+        self._is_unready = True
 
     def _tell(self, name: str, request: Q, response: str, error: DriverError | None, began: float) -> None:
         tell(self._story, CallRecord(name, redacted(request), response, error, self._clock.now() - began), self._who)

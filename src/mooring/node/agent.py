@@ -99,6 +99,7 @@ class NodeAgent(Manager):
             metrics,
             clock=runtime.clock,
             randomness=runtime.randomness,
+            period_s=options.stats_period_s,
         )
         runtime.metrics.once(ConnectionMetrics).show(options.node_name, self.drivers.connected)
         runtime.metrics.once(UsageMetrics).show(options.node_name, lambda: stats.usages)

@@ -26,7 +26,8 @@ class AgentOptions:
     registry: where registration sockets appear, None for the kubelet's place below the root. heartbeats: the agent gives the node's signs
     of life, which is False only where another does. lease_s: how long the node's Lease lasts. watches_claims: a volume grows at once, not
     at the next look at its pod; a kubelet's rights do not let it watch claims. resources: what the Node says that it has, None where others
-    say so. controller_attaches: the Node's annotation tells it to the controller.
+    say so. controller_attaches: the Node's annotation tells it to the controller. stats_period_s: from one question for the volumes'
+    usage to the next, at the least.
     """
 
     node_name: str
@@ -44,6 +45,7 @@ class AgentOptions:
     heartbeats: bool = True
     lease_s: float = LEASE_S
     watches_claims: bool = False
+    stats_period_s: float = 60.0
     resources: Resources | None = None
     controller_attaches: bool = flag(
         "enable-controller-attach-detach",

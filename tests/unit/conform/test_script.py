@@ -55,6 +55,10 @@ faults:
         ("faults:\n- {rpc: CreateVolume}", "f.yaml:2: a fault says what it does: give `do`, one of delay, drop, fail, twice, hang, cut"),
         ("faults:\n- {do: dealy, for: 1s}", "f.yaml:2: do has no 'dealy' (did you mean delay?)"),
         ("faults:\n- do: drop\n  rpc: CreateVolum", "f.yaml:3: there is no call 'CreateVolum' in CSI (did you mean CreateVolume?)"),
+        (
+            "faults:\n- do: dropp\n- do: cut\n- do: drop\n  for: 1s",
+            "f.yaml:2: do has no 'dropp' (did you mean drop?)\nf.yaml:5: the fault drop has no 'for'; it belongs to delay",
+        ),
         ("faults:\n- do: drop\n  for: 1s", "f.yaml:3: the fault drop has no 'for'; it belongs to delay"),
         ("faults:\n- do: drop\n  probabilty: 1", "f.yaml:3: the fault drop has no 'probabilty' (did you mean probability?)"),
         ("faults:\n- do: cut\n- do: delay", "f.yaml:3: the fault delay needs `for`, as in `for: 2s`"),

@@ -133,6 +133,7 @@ def test_what_the_record_has_and_the_replay_does_not_come_to_is_named(tmp_path: 
     ("data", "text"),
     [
         (b"no gzip", "no record of mooring's flight recorder"),
+        (b'{"what": "calls of a CSI driver", "format": 1}\n', "give the driver to ask, as in --driver=unix:///csi/csi.sock"),
         (gzip.compress(b"no json\n"), "no record of mooring's flight recorder"),
         (gzip.compress(b""), "no record of mooring's flight recorder"),
         (
@@ -140,7 +141,7 @@ def test_what_the_record_has_and_the_replay_does_not_come_to_is_named(tmp_path: 
             "the record has format 99; this version of mooring reads format 1",
         ),
     ],
-    ids=["no-gzip", "no-json", "empty", "newer"],
+    ids=["no-gzip", "calls", "no-json", "empty", "newer"],
 )
 def test_a_file_that_is_no_record_is_refused(data: bytes, text: str) -> None:
     with pytest.raises(ConfigError, match=text) as refused:

@@ -11,7 +11,7 @@ faults:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import yaml
@@ -47,11 +47,12 @@ class Script:
 
 
 class _Wrong(Exception):
-    """line: counts from 0."""
+    """line: counts from 0. more: other mistakes, further down."""
 
     def __init__(self, line: int, text: str) -> None:
         super().__init__(text)
         self.line = line
+        self.more: tuple[_Wrong, ...] = ()
 
 
 def script_of(text: str, name: str) -> Script:
@@ -78,7 +79,7 @@ def _read(text: str, name: str, read: Callable[[yaml.Node, str], T], empty: str)
             raise _Wrong(0, empty)
         return read(root, name)
     except _Wrong as error:
-        raise refused(str(error), error.line) from None
+        raise ConfigError("\n".join(str(refused(str(one), one.line)) for one in (error, *error.more)), exit_code=2) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         raise refused(f"is no YAML: {getattr(error, 'problem', None) or error}", mark.line if mark else 0) from None
@@ -93,12 +94,27 @@ def _script(root: yaml.Node, name: str) -> Script:
             case "seed":
                 seed = _whole(node, "seed", 0)
             case "faults":
-                faults = tuple(_fault(one, name) for one in _items(node, "faults"))
+                faults = tuple(_faults(_items(node, "faults"), name))
             case _:
                 raise _Wrong(_key_line(root, key), f"a script has no {key!r}{hint_or_list(key, ('seed', 'faults'))}")
     if not faults:
         raise _Wrong(root.start_mark.line, "the script has no faults: give at least one, as in `faults: [{do: drop, rpc: CreateVolume}]`")
     return Script(seed, faults)
+
+
+def _faults(nodes: Iterable[yaml.Node], name: str) -> Iterator[Fault]:
+    """Raises _Wrong with the first mistake of each fault, once all are read."""
+    wrong = list[_Wrong]()
+    for one in nodes:
+        try:
+            fault = _fault(one, name)
+        except _Wrong as error:
+            wrong.append(error)
+        else:
+            yield fault
+    if wrong:
+        wrong[0].more = tuple(wrong[1:])
+        raise wrong[0]
 
 
 def _fault(node: yaml.Node, name: str) -> Fault:

@@ -16,6 +16,9 @@ from mooring.control.flight.entries import FORMAT, Entry, Header
 FILE_BYTES_MAX: Final = 512 * 2**20
 """Of a record, unpacked: a file from somebody else may be made to fill the memory."""
 
+_CALLS: Final = b'{"what": "calls of a CSI driver"'
+"""How a record of `mooring proxy` begins, which a driver alone can replay."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Record:
@@ -34,6 +37,8 @@ def read(path: Path) -> Record:
 
 def parsed(data: bytes) -> Record:
     """Raises ConfigError."""
+    if data.startswith(_CALLS):
+        raise ConfigError("these are calls of a CSI driver: give the driver to ask, as in --driver=unix:///csi/csi.sock", exit_code=2)
     try:
         unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
         text = unpacker.decompress(data, FILE_BYTES_MAX)

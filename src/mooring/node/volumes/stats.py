@@ -126,7 +126,9 @@ class VolumeStats:
         *,
         clock: Clock,
         randomness: Random,
+        period_s: float = PERIOD_S,
     ) -> None:
+        self._period_s = period_s
         self._drivers, self._volumes, self._abnormal, self._metrics = drivers, volumes, abnormal, metrics
         self._clock, self._randomness = clock, randomness
         self.usages: dict[StatsTarget, VolumeUsage] = {}
@@ -136,7 +138,7 @@ class VolumeStats:
         """Asks until cancelled."""
         async with asyncio.TaskGroup() as group:
             while True:
-                await self._clock.sleep(PERIOD_S * self._randomness.uniform(1, 2))
+                await self._clock.sleep(self._period_s * self._randomness.uniform(1, 2))
                 self._ask_all(group)
 
     async def ask_all(self) -> None:
