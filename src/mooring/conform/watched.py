@@ -222,6 +222,14 @@ class Breaches:
         self._to_repeat.discard(rpc.attribute)
         return wanted
 
+    def lists_volumes(self) -> bool:
+        """True where the driver has said so."""
+        return self._watcher.advertises(Driver.list_volumes)
+
+    def found(self, breach: Breach, request: Any) -> None:
+        """Somebody has looked for it, and found it."""
+        self._watcher.tell(breach, request)
+
     def summary(self) -> Iterator[str]:
         """Lines for the end; none when every rule was kept."""
         breaches = self._watcher.breaches.values()

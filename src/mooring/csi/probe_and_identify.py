@@ -144,7 +144,7 @@ class _Asker:
                     raise
                 if self._clock.now() >= self._deadline:
                     raise
-                what = type(request).DESCRIPTOR.name.removesuffix("Request")
+                what = type(request).__name__.removesuffix("Request")
                 left_s = round(self._deadline - self._clock.now())
                 text = f"CSI driver does not answer {what} as it should, asking again for {left_s} s"
                 _log.info(verbosity, text, err=str(error), timeout_s=self._call.timeout_s)

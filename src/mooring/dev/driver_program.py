@@ -123,7 +123,7 @@ class DriverProgram:
         assert self._process.stdout is not None
         async for line in _lines(self._process.stdout):
             self._last.append(line)
-            self._story.happened("output", line)
+            self._story.printed(line)
         return await self._process.wait()
 
     def _words_of_it(self) -> str:

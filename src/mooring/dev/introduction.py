@@ -9,6 +9,7 @@ from typing import Any, Final
 from mooring.api.names import dns_subdomain
 from mooring.base.errors import ConfigError
 from mooring.conform.watched import WatchedDriver
+from mooring.csi.book.identity import NEEDS
 from mooring.csi.capabilities import DriverInfo
 from mooring.csi.driver import Call, Driver, Rpc
 from mooring.csi.errors import DriverError
@@ -28,6 +29,8 @@ _ASKED_AGAIN: Final[tuple[Rpc[Any, Any], ...]] = (
     Driver.controller_get_capabilities,
     Driver.group_controller_get_capabilities,
 )
+_LOOKED_AT: Final[tuple[Rpc[Any, Any], ...]] = (Driver.get_capacity, Driver.list_volumes, Driver.list_snapshots)
+"""Calls that change nothing, and that hardly anybody would make here."""
 ASK_S: Final = 10.0
 LIMITS: Final = ProbeLimits(call_timeout_s=ASK_S)
 """As long as external-provisioner gives a driver to say who it is; external-attacher's second is short for somebody who tries one out."""
@@ -63,11 +66,14 @@ async def introduced(session: Session, failure: LastFailure, *, where: str, pati
     return info
 
 
-async def asked_again(client: WatchedDriver, patience_s: float) -> None:
-    """Asks for the capabilities once more, for the client's watcher alone: they must not change, nor be there unadvertised."""
+async def asked_again(client: WatchedDriver, info: DriverInfo, patience_s: float) -> None:
+    """Asks for the capabilities once more, for the client's watcher alone: they must not change, nor be there unadvertised. Makes the
+    calls, too, that change nothing, as far as they are advertised.
+    """
     await client.connect(patience_s)
     try:
-        for rpc in _ASKED_AGAIN:
+        advertised = [rpc for rpc in _LOOKED_AT if NEEDS[rpc.attribute].number in info.controller]
+        for rpc in (*_ASKED_AGAIN, *advertised):
             with contextlib.suppress(DriverError):
                 await client.invoke(rpc, rpc.request_type(), Call(ASK_S))
     finally:

@@ -54,6 +54,7 @@ class DevChoices:
     snapshots: bool = flag(
         "snapshots", BOOL, True, "Serve the kinds of snapshots, with controller and snapshotter, if the driver makes snapshots."
     )
+    driver_log: str = flag("driver-log", STRING, "", "A file for what the driver's command prints, in place of the terminal.")
     default_class: bool = flag("default-class", BOOL, False, "Make the driver's class the default of claims that name none.")
 
 

@@ -185,7 +185,7 @@ class _Build:
         await introduced(session, failure, where=path, patience_s=sockets.patience_s)
         sockets.is_up()
         if not sockets.tells and (watch := self.breaches.watch()) is not None:
-            await asked_again(WatchedDriver(path, watch=watch, clock=self._clock), sockets.patience_s)
+            await asked_again(WatchedDriver(path, watch=watch, clock=self._clock), session.info, sockets.patience_s)
         return session, [group.create_task(_followed(session), name="dev/driver-session")]
 
     async def objects(self, stack: AsyncExitStack) -> tuple[ObjectStore, Durability]:

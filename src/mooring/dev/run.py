@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 from typing import Final
@@ -70,7 +70,7 @@ async def run_dev(
     story.title(f"mooring dev {mooring.__version__}")
     repeats = not isinstance(options.form, ReferenceDriver) and options.script is None
     faults = _faults(options)
-    with run_folder(options.state, space, story, ending) as folder:
+    with _driver_log(options.driver_log, story), run_folder(options.state, space, story, ending) as folder:
         async with running_time(clock) as ran, _until_asked(ending) as asked:
             breaches = Breaches(story.broken, sees_mounts=space.can_mount, repeats=repeats, proxied=faults is not None, now=ran.now)
             plane_of = running(
@@ -108,6 +108,24 @@ async def run_dev(
         for line in breaches.summary():
             story.title(line)
         story.ended("ended in good order" if asked.is_ready else "ended before it was ready")
+
+
+@contextlib.contextmanager
+def _driver_log(path: str, story: Story) -> Iterator[None]:
+    """path: "" for the screen. Each line is in the file at once. Raises ConfigError."""
+    if not path:
+        yield
+        return
+    try:
+        file = open(path, "a", encoding="utf-8", buffering=1)  # noqa: SIM115 (closed below)
+    except OSError as error:
+        raise ConfigError(f"driver-log: can't write {path}: {error.strerror}") from None
+    with file:
+        story.driver_log = file
+        try:
+            yield
+        finally:
+            story.driver_log = None
 
 
 def _faults(options: DevOptions) -> Faults | None:

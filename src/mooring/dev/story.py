@@ -11,7 +11,7 @@ import io
 import re
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Iterator
-from typing import Final, Protocol
+from typing import Final, Protocol, TextIO
 
 from mooring.base import log
 from mooring.base.clock import Clock, Instant
@@ -109,6 +109,8 @@ class Story:
         self._clock = clock
         self._began = clock.now()
         self._repeats = Repeats()
+        self.driver_log: TextIO | None = None
+        """Takes what the driver prints, where that is not for the screen."""
         self.calls: Counter[str] = Counter()
         self.failed_calls: Counter[str] = Counter()
         self.writes: Counter[str] = Counter()
@@ -131,6 +133,13 @@ class Story:
 
     def ended(self, text: str) -> None:
         self._screen.end(self.elapsed_s, text)
+
+    def printed(self, line: str) -> None:
+        """By the driver's program."""
+        if self.driver_log is None:
+            self.happened("output", line)
+        else:
+            self.driver_log.write(f"{line}\n")
 
     def broken(self, breach: Breach) -> None:
         """A rule of CSI, by the driver."""

@@ -12,8 +12,10 @@ from mooring.api.core import EVENTS, NODES
 from mooring.api.meta import Kind
 from mooring.base.clock import Clock
 from mooring.conform.watched import Breaches, WatchedDriver, superfluous
+from mooring.csi.book.lists import LACKS
+from mooring.csi.book.rule import Breach
 from mooring.csi.call_counts import CallObserver
-from mooring.csi.driver import A, Call, Q, Rpc
+from mooring.csi.driver import A, Call, Driver, Q, Rpc
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.csi.redact import redacted, scrubbed
@@ -160,6 +162,8 @@ def _phase(body: Mapping[str, Any], subresource: str) -> str:
     return f": phase={phase}" if phase else ""
 
 
+_PAGES_MAX: Final = 20
+"""Of a list that somebody looks through in passing."""
 ROUTINE: Final = "NodeGetVolumeStats"
 """Asked once a minute for each volume of each pod: told when it fails."""
 
@@ -187,6 +191,24 @@ class TracedDriver(WatchedDriver):
             again = await self._told(rpc, request, call)
             if (undo := superfluous(rpc, request, response, again)) is not None:
                 await self._told(*undo, call)
+            if isinstance(request, csi.DeleteVolumeRequest) and self._breaches.lists_volumes():
+                await self._look_gone(request, call)
+
+    async def _look_gone(self, request: csi.DeleteVolumeRequest, call: Call) -> None:
+        """A deleted volume is listed no more."""
+        token = ""
+        for _ in range(_PAGES_MAX):
+            page = await self._list(csi.ListVolumesRequest(starting_token=token), call)
+            if any(entry.volume.volume_id == request.volume_id for entry in page.entries):
+                about = f"volume {request.volume_id!r}"
+                text = "DeleteVolume has answered OK, and the volume is still listed"
+                self._breaches.found(Breach(LACKS, Driver.list_volumes.name, about, text, "", request), request)
+            if not (token := page.next_token):
+                return
+
+    async def _list(self, request: csi.ListVolumesRequest, call: Call) -> csi.ListVolumesResponse:
+        """Raises DriverError."""
+        return await super().invoke(Driver.list_volumes, request, call)
 
     async def _told(self, rpc: Rpc[Q, A], request: Q, call: Call) -> A:
         began = self._clock.now()

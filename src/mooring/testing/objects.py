@@ -122,7 +122,7 @@ class AsyncClaim(ApiObject):
                     found: Json = await self._plane.users.get(PERSISTENT_VOLUMES.whole(), volume.name)
                 except NotFound:
                     return True
-                return found["spec"].get("persistentVolumeReclaimPolicy") != "Delete"
+                return str(found["spec"].get("persistentVolumeReclaimPolicy")) != "Delete"
 
             await self._waiting.until(is_gone, f"{self} is gone, its PersistentVolume {volume.name} too", ("pv", volume), wait_s)
         return self

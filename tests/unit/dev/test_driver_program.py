@@ -195,3 +195,14 @@ def test_nothing_of_it_outlives_who_started_it_even_by_kill_9(tmp_path: Path) ->
         assert 2 == len(children_of(group))
         parent.send_signal(signal.SIGKILL)
     eventually(lambda: not children_of(group), 10, "all of it is gone")
+
+
+async def test_what_a_driver_prints_goes_into_a_file_where_that_is_asked_for() -> None:
+    shown, log, clock = io.StringIO(), io.StringIO(), LoopClock()
+    story = Story(PlainScreen(shown), clock)
+    story.driver_log = log
+    program = DriverProgram(("sh", "-c", "echo much; exit 3"), dict(os.environ), Path("/nowhere"), story, clock, Ending())
+    await program.start()
+    with pytest.raises(ConfigError, match="much"):
+        await program.mind()
+    assert ("", "much\n") == (shown.getvalue(), log.getvalue())

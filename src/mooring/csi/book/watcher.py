@@ -82,7 +82,7 @@ class Watcher:
         is_whole = not requests.lacking(call.request)
         for judge in _JUDGES if is_whole else _OF_INCOMPLETE:
             for breach in judge(exchange, self._past):
-                self._tell(breach, call.request)
+                self.tell(breach, call.request)
         if is_whole:
             self._past.note(exchange)
 
@@ -91,7 +91,12 @@ class Watcher:
         call = self._under.pop(number)
         self._past.note(Exchange(call.rpc, call.request, None, CANCELED, call.where, call.alone))
 
-    def _tell(self, breach: Breach, request: Message) -> None:
+    def advertises(self, rpc: Rpc[Any, Any]) -> bool:
+        """Whether the driver's controller has the capability that the call needs, as far as it was asked."""
+        return identity.NEEDS[rpc.attribute].number in (self._past.controller or ())
+
+    def tell(self, breach: Breach, request: Message) -> None:
+        """request: whose secrets do not stand in what is told."""
         key = breach.rule.number, breach.rpc, breach.where
         is_new = key not in self.breaches
         if is_new or self._every:
