@@ -67,18 +67,24 @@ NAMESPACES: Final = "namespaces"
 """In place of a shell: prints the names of the cluster's namespaces."""
 FIELDS: Final = "fields"
 """In place of a shell, with the words of `mooring call`: prints the names of the calls, or the fields of the one that the words name."""
+CHECKS: Final = "checks"
+"""In place of a shell: prints the names of conform's checks."""
 ASKS_S_MAX: Final = 3.0
 """Whoever has pressed the tab key waits for it."""
 
 _ASKED: Final = dict.fromkeys(SHELLS, "_mooring_namespaces") | {"fish": "(_mooring_namespaces)"}
 _OF_CALLS: Final = dict.fromkeys(SHELLS, "_mooring_fields") | {"fish": "(_mooring_fields)"}
+_OF_CHECKS: Final = dict.fromkeys(SHELLS, "_mooring_checks") | {"fish": "(_mooring_checks)"}
 _FUNCTIONS: Final[Mapping[str, str]] = {
     "bash": """
 _mooring_namespaces() {
   compgen -W "$(mooring completion namespaces "${COMP_WORDS[@]:1}" 2>/dev/null)" -- "$1"
 }
 _mooring_fields() {
-  compgen -W "$(mooring completion fields "${COMP_WORDS[@]:1:COMP_CWORD-1}" 2>/dev/null)" -- "$1"
+  compgen -W "$(mooring completion fields "${COMP_WORDS[@]:1:COMP_CWORD-1}" 2>/dev/null | grep -v =.)" -- "$1"
+}
+_mooring_checks() {
+  compgen -W "$(mooring completion checks 2>/dev/null)" -- "$1"
 }
 """,
     "zsh": """
@@ -89,7 +95,12 @@ _mooring_namespaces() {
 _mooring_fields() {
   local -a names=(${(f)"$(mooring completion fields "${(@)words[2,CURRENT-1]}" 2>/dev/null)"})
   local -a fields=(${(M)names:#*[=.]})
-  if (( $#fields )); then compadd "$@" -S "" -a fields; else compadd "$@" -a names; fi
+  if [[ $PREFIX == *=* ]]; then compadd "$@" -a names
+  elif (( $#fields )); then compadd "$@" -S "" -a fields; else compadd "$@" -a names; fi
+}
+_mooring_checks() {
+  local -a names=(${(f)"$(mooring completion checks 2>/dev/null)"})
+  compadd "$@" -a names
 }
 """,
     "fish": """
@@ -98,6 +109,9 @@ function _mooring_namespaces
 end
 function _mooring_fields
   mooring completion fields (commandline -opc)[2..] 2>/dev/null
+end
+function _mooring_checks
+  mooring completion checks 2>/dev/null
 end
 """,
 }
@@ -142,6 +156,8 @@ def run(argv: Sequence[str], prog: str) -> int:
         return _print_namespaces(argv[1:], prog)
     if argv[:1] == [FIELDS]:
         return _print_fields(argv[1:])
+    if argv[:1] == [CHECKS]:
+        return _print_checks()
     words = [] if not argv or argv[0].startswith("-") else [argv[0]]
     return run_for_people(COMMAND, argv[len(words) :], prog, lambda _: _print(*words))
 
@@ -170,11 +186,25 @@ def _print_namespaces(words: Sequence[str], prog: str) -> int:
 
 def _print_fields(words: Sequence[str]) -> int:
     """words: of the line that is being completed, as in `call CreateVolume name=a`."""
-    from mooring.conform.call.names import BY_NAME, paths_in
+    from mooring.conform.call.names import BY_NAME, enums_in, paths_in
 
     rpc = next((BY_NAME[word] for word in words if word in BY_NAME), None)
-    found = BY_NAME if rpc is None else paths_in(rpc.request_type.DESCRIPTOR)
+    if rpc is None:
+        found = list(BY_NAME)
+    else:
+        enums = dict(enums_in(rpc.request_type.DESCRIPTOR))
+        of_last = enums.get(words[-1].removesuffix("="), ())  # bash has the name and the value as words of their own
+        found = list(
+            of_last or (*paths_in(rpc.request_type.DESCRIPTOR), *(f"{path}={one}" for path, names in enums.items() for one in names))
+        )
     sys.stdout.write("".join(f"{one}\n" for one in found))
+    return 0
+
+
+def _print_checks() -> int:
+    from mooring.conform.checks.all import CHECKS
+
+    sys.stdout.write("".join(f"{check.name}\n" for check in CHECKS))
     return 0
 
 
@@ -214,7 +244,7 @@ def parser() -> argparse.ArgumentParser:
         text = COMMANDS[word][1] if not parent else ""
         made = below[parent].add_parser(word, help=_escaped(text), add_help=False)
         for row in _rows(place):
-            _add(made, row)
+            _add(made, row, _OF_CHECKS if (path, row.name) == ("conform", "only") else None)
         if path == "completion":
             made.add_argument("shell", choices=SHELLS)
         if path == "call":
@@ -236,7 +266,8 @@ def _rows(place: str) -> list[Flag]:
     return [row for row in flags_of(table).values() if row.section not in _IDLE and not row.name.startswith(unused)]
 
 
-def _add(made: argparse.ArgumentParser, row: Flag) -> None:
+def _add(made: argparse.ArgumentParser, row: Flag, values: Mapping[str, str] | None) -> None:
+    """values: the function that prints them, by shell; None for a flag whose kind says enough."""
     import shtab
 
     text = _escaped(row.text.partition("\n")[0])
@@ -249,6 +280,8 @@ def _add(made: argparse.ArgumentParser, row: Flag) -> None:
         action.complete = shtab.DIRECTORY if row.name in _FOLDERS else shtab.FILE
     if row.kind is NAMESPACE:
         action.complete = _ASKED
+    if values is not None:
+        action.complete = values
 
 
 def _escaped(text: str) -> str:

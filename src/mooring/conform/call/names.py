@@ -79,6 +79,17 @@ def paths_in(message: Descriptor, where: str = "") -> Iterator[str]:
             yield from paths_in(field.message_type, f"{path}.")
 
 
+def enums_in(message: Descriptor, where: str = "") -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The paths of fields that take one of a few names, with these."""
+    for field in message.fields:
+        if is_map(field) or is_secret(field):
+            continue
+        if field.enum_type is not None:
+            yield f"{where}{field.name}", tuple(value.name for value in field.enum_type.values)
+        elif field.message_type is not None and is_ours(field.message_type):
+            yield from enums_in(field.message_type, f"{where}{field.name}.")
+
+
 def is_ours(message: Descriptor) -> bool:
     """False for the wrappers and timestamps of protobuf, which have one value."""
     return not message.full_name.startswith("google.protobuf.")
