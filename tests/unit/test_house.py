@@ -487,6 +487,7 @@ NO_CONTROLLERS = {
     "control/controller.py": "Controller.watch itself",
     "cluster/binder/caches.py": "an index, up to date before any controller hears of the change",
     "dev/live/watching.py": "the view, which reads all and decides nothing",
+    "dev/unused.py": "lines for people, which decide nothing",
     "node/volumes/controller.py": "the registered drivers, which are no cache",
     "node/csinode/allocatable.py": "the registered drivers, which are no cache",
     "node/csinode/entries.py": "the registered drivers, which are no cache",
