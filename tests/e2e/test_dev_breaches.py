@@ -60,3 +60,9 @@ def test_a_breach_is_told_with_what_follows_from_it_and_how_to_mend_it(tmp_path:
     assert "Kubernetes: " in output
     assert "Mend: " in output
     assert "The driver broke 1 rule of CSI:\n" in output
+
+
+@pytest.mark.parametrize("flags", [(), ("--browser",)], ids=["alone", "behind proxies"])
+def test_a_capability_that_is_not_served_is_told_at_the_start(tmp_path: Path, flags: tuple[str, ...]) -> None:
+    with dev(tmp_path, "--driver=tests.unit.dev.test_traced_driver:Liar", *flags) as (program, _):
+        eventually(lambda: "CSI105 GetCapacity" in program.output_alive(), 10, "the rule is named")

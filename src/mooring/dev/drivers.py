@@ -46,7 +46,7 @@ class Sockets:
 
     patience_s: how long it may take to be there. advice: the next step when it is not. drivers: those of the nodes, started. absent: what
     is said while there is no socket. apart: the controller's own, None where it is the first node's, or somebody else's. behind: the
-    drivers' own sockets, where `nodes` has those of proxies.
+    drivers' own sockets by node, "" for the controller's, where the others are those of proxies.
     """
 
     controller: Path

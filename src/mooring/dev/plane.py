@@ -184,8 +184,10 @@ class _Build:
         session = Session(client, clock=self._clock, limits=LIMITS)
         await introduced(session, failure, where=path, patience_s=sockets.patience_s)
         sockets.is_up()
-        if not sockets.tells and (watch := self.breaches.watch()) is not None:
-            await asked_again(WatchedDriver(path, watch=watch, clock=self._clock), session.info, sockets.patience_s)
+        if not sockets.tells:  # past a proxy, whose faults count the calls of others
+            own = str(sockets.behind.get("", sockets.controller))
+            watched = WatchedDriver(own, watch=self.breaches.watch_at_proxy(""), clock=self._clock)
+            await asked_again(watched, session.info, sockets.patience_s)
         return session, [group.create_task(_followed(session), name="dev/driver-session")]
 
     async def objects(self, stack: AsyncExitStack) -> tuple[ObjectStore, Durability]:
@@ -265,4 +267,6 @@ async def _with_faults(
         proxied[path] = folder / f"p{number}"
         await stack.enter_async_context(proxy.serving(proxied[path]))
     moved = {node: proxied[path] for node, path in sockets.nodes.items()}
-    return dataclasses.replace(sockets, controller=proxied[sockets.controller], nodes=moved, behind=sockets.nodes)
+    return dataclasses.replace(
+        sockets, controller=proxied[sockets.controller], nodes=moved, behind={"": sockets.controller, **sockets.nodes}
+    )
