@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -23,7 +24,9 @@ from mooring.conform.made import Made
 from mooring.conform.options import Options
 from mooring.csi.book.errors import REFUSED, REVIVED, STILL_ABORTED
 from mooring.csi.book.rule import Breach, Rule
+from mooring.csi.book.snapshots import DELETE_ABSENT as NO_SNAPSHOT
 from mooring.csi.book.subject import named_by
+from mooring.csi.book.volumes import DELETE_ABSENT
 from mooring.csi.client import Client
 from mooring.csi.driver import Call, Driver, Rpc
 from mooring.csi.errors import DriverError
@@ -36,6 +39,8 @@ AGAIN_S: Final = (0.05, 0.2, 0.5, 1.0, 2.0)
 _LINE_END: Final = "\n  "
 _TOLD_BYTES_MAX: Final = 2_000
 _PASSING: Final = frozenset({Code.ABORTED, Code.UNAVAILABLE})
+_OF_THEIR_CHECKS: Final = frozenset({DELETE_ABSENT, NO_SNAPSHOT})
+"""While a run cleans up, NotFound says that the object is gone."""
 
 
 class Program(Protocol):
@@ -103,6 +108,7 @@ class Asker:
         """Breaches so far, each of them."""
         self.broken: dict[str, set[str]] = {}
         """The numbers of the rules that each check has seen broken, by the check's name."""
+        self._is_silent = False
         self._reviving = asyncio.Lock()
         self._names = 0
         self._shared: csi.Volume | None = None
@@ -112,6 +118,8 @@ class Asker:
 
     def breach(self, breach: Breach) -> None:
         """The book has found something. Of all checks that meet a broken rule, the rule's own has the finding; without it, the first."""
+        if self._is_silent or (self.rule is None and breach.rule in _OF_THEIR_CHECKS):
+            return
         self.count += 1
         self.broken.setdefault(self.check, set()).add(breach.rule.number)
         breach = dataclasses.replace(breach, subject=told(breach.subject), found=told(breach.found))
@@ -121,6 +129,15 @@ class Asker:
             self.findings.append(finding)
         elif finding.is_own and not self.findings[known].is_own:
             self.findings[known] = finding
+
+    @contextlib.contextmanager
+    def silently(self) -> Iterator[None]:
+        """Nothing is found while the block runs."""
+        before, self._is_silent = self._is_silent, True
+        try:
+            yield
+        finally:
+            self._is_silent = before
 
     def finds(self, rule: Rule, rpc: Rpc[Any, Any], request: Any, found: str) -> None:
         """A check has found something."""
@@ -136,10 +153,15 @@ class Asker:
         try:
             response = await self._driver.invoke(rpc, request, Call(self.options.timeout_s))
         except DriverError as error:
-            self.made.ended(rpc, request, None, key, is_final=error.final)
+            self.made.ended(rpc, request, None, key, is_final=self._had_no_effect(rpc, request, error))
             return Outcome(None, error, self.count > before)
         self.made.ended(rpc, request, response, key, is_final=True)
         return Outcome(response, None, self.count > before)
+
+    def _had_no_effect(self, rpc: Rpc[Any, Any], request: Any, error: DriverError) -> bool:
+        """A kubelet unpublishes after a NodePublishVolume that was refused, too: the driver may have made target_path by then."""
+        left = rpc is Driver.node_publish_volume and bool(request.target_path) and self.looks_there(request.target_path)
+        return (error.final or error.unsent) and not left
 
     async def patiently(self, rpc: Rpc[Any, Any], request: Any) -> Outcome:
         """As a sidecar: again after a passing error, unless such calls are known never to go through."""
@@ -175,7 +197,9 @@ class Asker:
 
     async def refused(self, rpc: Rpc[Any, Any], request: Any, rule: Rule, *codes: Code, why: str) -> None:
         """A call that must be refused with one of these codes. why: what is wrong with it."""
-        outcome = await self.ask(rpc, request)
+        outcome = await self.patiently(rpc, request)
+        if not outcome.ok:
+            self.made.never_was(rpc, request)
         if outcome.code not in codes and not outcome.breaches:
             wanted = " or ".join(go_name(code) for code in codes)
             self.finds(rule, rpc, request, f"{why}, and the driver answers {outcome.error or 'OK'} in place of {wanted}")

@@ -14,8 +14,11 @@ Key = tuple[str, str, str]  # one of the kinds above, the volume or snapshot, an
 
 
 class Made:
+    """tried: what could not be undone once, with the error."""
+
     def __init__(self) -> None:
         self._there: dict[Key, Undo] = {}
+        self.tried: dict[Key, str] = {}
 
     def began(self, rpc: Rpc[Any, Any], request: Any) -> Key | None:
         """A call goes out that may take effect, whatever comes back. Gives what it may make, where that is not there already."""
@@ -28,8 +31,21 @@ class Made:
         """response: None for an error. key: of `began`. is_final: an error after which the call has had no effect, for sure."""
         if response is not None:
             self._done(rpc, request, response)
-        elif is_final and key is not None:
-            self._there.pop(key, None)
+        elif is_final and (opened := _opened(rpc, request)) is not None and (key is not None or opened[0][0].endswith("named")):
+            self._there.pop(opened[0], None)
+
+    def never_was(self, rpc: Rpc[Any, Any], request: Any) -> None:
+        """A call that a driver must refuse has ended without an answer that tells an id: it is not made again to learn one."""
+        if (opened := _opened(rpc, request)) is not None and opened[0][0].endswith("named"):
+            self._there.pop(opened[0], None)
+
+    def is_gone(self, key: Key) -> None:
+        """The driver says that it does not know it."""
+        self._there.pop(key, None)
+
+    def volumes(self) -> set[str]:
+        """The ids of the volumes that exist by the driver's own word."""
+        return {identity for kind, identity, _ in self._there if kind == "volume"}
 
     def _done(self, rpc: Rpc[Any, Any], request: Any, response: Any) -> None:
         match rpc.attribute:

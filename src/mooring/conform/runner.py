@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import enum
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from mooring.base.clock import Clock
 from mooring.conform import abilities as able
 from mooring.conform.abilities import Abilities
-from mooring.conform.asker import Asker, told
+from mooring.conform.asker import Asker
 from mooring.conform.check import Check, NotApplicable, Stopped
+from mooring.conform.cleaning import clean, cleaned
 from mooring.conform.finding import Finding
 from mooring.csi.driver import Driver
 from mooring.csi.proto import csi_pb2 as csi
-
-TRIES: Final = 3
-CLEAN_S_MAX: Final = 60.0
-"""For deleting what is left after Ctrl-C."""
 
 
 class End(enum.Enum):
@@ -77,13 +72,7 @@ async def run(asker: Asker, checks: Sequence[Check], clock: Clock, report: Repor
             on_result(result)
         report.is_whole = True
     finally:
-        asker.check, asker.rule = "cleaning up", None
-        try:
-            async with asyncio.timeout(CLEAN_S_MAX):
-                await clean(asker, report, clock, whole=True)
-        except TimeoutError:
-            report.left += [told(" ".join(filter(None, key))) for key, _ in asker.made.undone_by()]
-        report.left += asker.remove_folders()
+        report.left += await cleaned(asker)
         report.findings = list(asker.findings)
         report.results = [dataclasses.replace(one, findings=report.shown_by(one.check.name)) for one in report.results]
 
@@ -132,31 +121,8 @@ async def _one(asker: Asker, check: Check, clock: Clock) -> Result:
         end, note = End.SKIPPED, str(reason)
     except Stopped as reason:
         end, note = End.STOPPED, str(reason)
-    await clean(asker, None, clock, whole=False)
     if asker.count > seen:
         end, note = End.BROKEN, ""
     rules = tuple(sorted(asker.broken.get(check.name, ())))
+    await clean(asker, whole=False)
     return Result(check, end, clock.now() - began, note, rules=rules)
-
-
-async def clean(asker: Asker, report: Report | None, clock: Clock, *, whole: bool) -> None:
-    """Deletes what the checks have made. whole: also the volume that they share, and what fails now is named in the report."""
-    if asker.is_down:
-        if report is not None:
-            report.left += [told(" ".join(filter(None, key))) for key, _ in asker.made.undone_by()]
-        return
-    for attempt in range(TRIES if whole else 1):
-        for (_, identity, _), (rpc, request) in list(asker.made.undone_by()):
-            if not whole and asker.is_shared(identity):
-                continue
-            if attempt:
-                await clock.sleep(0.2 * attempt)
-            await asker.patiently(rpc, request)  # an unsure creation is made again, to learn its id; its end is the next entry's
-    if report is None:
-        return
-    for (kind, identity, where), (rpc, request) in list(asker.made.undone_by()):
-        outcome = await asker.ask(rpc, request)
-        if kind.endswith("named") and outcome.ok:
-            continue
-        if not outcome.ok:
-            report.left.append(told(f"{kind} {where or identity}{f' (volume {identity})' if where else ''}: {outcome.error}", request))

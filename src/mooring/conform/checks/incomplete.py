@@ -98,9 +98,14 @@ _SANITY: Final[Mapping[str, Group]] = {
 
 async def lacks(attribute: str, field: str, asker: Asker) -> None:
     rpc = RPCS[attribute]
-    request = await _whole(asker, attribute)
+    whole = await _whole(asker, attribute)
+    request = rpc.request_type.FromString(whole.SerializeToString())
     request.ClearField(field)
-    await asker.ask(rpc, request)
+    outcome = await asker.patiently(rpc, request)
+    if not outcome.ok:
+        asker.made.never_was(rpc, request)
+    elif field == "volume_id":
+        asker.made.began(rpc, whole)  # no request without the id undoes what the driver has mounted
 
 
 async def _whole(asker: Asker, attribute: str) -> Any:
