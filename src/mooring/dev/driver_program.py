@@ -7,7 +7,6 @@ import contextlib
 import os
 import select
 import sys
-from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -16,6 +15,7 @@ from mooring.base import supervisor
 from mooring.base.clock import Clock
 from mooring.base.ending import Ending
 from mooring.base.errors import ConfigError
+from mooring.base.last_words import LastWords
 from mooring.base.text import visible
 from mooring.dev.story import Story
 
@@ -27,7 +27,6 @@ AGAIN_EARLY_S: Final = 2.0
 """For one that ended before HEALTHY_S. It does not grow, as a kubelet's does: the author is at work on the program, and waits for it."""
 HEALTHY_S: Final = 10.0
 
-LAST_LINES: Final = 5
 LEFT_SOCKET: Final = "if it could not listen: an earlier run has left its socket, which a driver removes first"
 """It would be there after a crash in a pod, too: a kubelet's folders outlive containers."""
 
@@ -45,13 +44,14 @@ class DriverProgram:
         self._ending = ending
         self._process: asyncio.subprocess.Process | None = None
         self._lifeline = -1  # our end of the supervisor's input: without it the supervisor ends the program
-        self._last: deque[str] = deque(maxlen=LAST_LINES)
+        self._last = LastWords()
         self.is_up = False
         """Set by who has met the driver: an end before that is a failed start."""
 
     async def start(self) -> None:
         """Starts the program, in a process group that ends with this process (`supervisor.py`)."""
         theirs, self._lifeline = os.pipe()
+        self._last = LastWords()
         try:
             self._process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-I", "-S", str(Path(supervisor.__file__)), *self._words),
@@ -127,7 +127,7 @@ class DriverProgram:
         return await self._process.wait()
 
     def _words_of_it(self) -> str:
-        return "".join(f"\n  {line}" for line in self._last) if self._last else "; it said nothing"
+        return "".join(f"\n  {line}" for line in self._last.lines) if self._last.lines else "; it said nothing"
 
 
 def _file(path: Path) -> tuple[int, int] | None:
