@@ -3,7 +3,7 @@
 | exit code | when |
 |---|---|
 | 0 | the driver kept every rule |
-| 1 | it broke one, or the run did not come to its end |
+| 1 | it broke one, something could not be deleted, a check could not go on, or the run did not come to its end |
 | 2 | a command line that is wrong, or no driver that answers |
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import difflib
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -38,8 +39,9 @@ OUTPUTS: Final = ("text", "json", "junit", "tap")
 NODE: Final = "conform-node"
 
 _EXIT_CODES: Final = """
-Exit codes: 0 the driver kept every rule; 1 it broke one, or the run did not
-come to its end; 2 the command line is wrong, or no driver answers.
+Exit codes: 0 the driver kept every rule; 1 it broke one, something could not
+be deleted, or the run did not come to its end; 2 the command line is wrong, or
+no driver answers.
 """
 
 
@@ -57,6 +59,7 @@ class ConformFlags(Options, ProcessFlags):
         "",
         "Where the driver keeps its volumes: a small empty disk is mounted there for this run alone, so that it can be full or read-only.",
     )
+    driver_log: str = flag("driver-log", STRING, "", "A file that gets the output of the driver; this run must start it.")
     staging_folder: str = flag("staging-folder", STRING, "", "Where staging_target_path is made; the driver must see it. Empty: in /tmp.")
     target_folder: str = flag("target-folder", STRING, "", "Where target_path is made; the driver must see it. Empty: in /tmp.")
 
@@ -89,7 +92,7 @@ def run(argv: Sequence[str], prog: str) -> int:
 
 def _conform(flags: ConformFlags, words: Sequence[str]) -> int:
     if flags.list_checks:
-        return listed(sys.stdout)
+        return listed(sys.stdout, flags.o or flags.output)
     if len(words) != 1:
         raise UsageError("name one driver: mooring conform unix:///csi.sock, 'COMMAND {socket}' or module:Class")
     from mooring.csi.driver_form import ReferenceDriver, Socket, parse_form
@@ -107,9 +110,16 @@ def _conform(flags: ConformFlags, words: Sequence[str]) -> int:
     return asyncio.run(_session(flags, form, space))
 
 
-def listed(stdout: TextIO) -> int:
+def listed(stdout: TextIO, output: str) -> int:
     from mooring.conform.checks.all import CHECKS
+    from mooring.inspect.printing import as_json
 
+    if output == "json":
+        fields = ("name", "about", "needs", "sanity")
+        stdout.write(as_json([{"rule": one.rule.number, **{name: getattr(one, name) for name in fields}} for one in CHECKS]))
+        return KEPT
+    if output != "text":
+        raise UsageError(f"--list is text or json, and {output} was asked for")
     for check in CHECKS:
         stdout.write(f"{check.rule.number}  {check.name:<44} {check.about}\n")
     return KEPT
@@ -120,7 +130,9 @@ def check_names(names: Sequence[str]) -> None:
     from mooring.conform.checks.all import CHECKS
 
     if unknown := sorted(set(names) - {check.name for check in CHECKS}):
-        raise ConfigError(f"only: there is no check {unknown[0]!r}; mooring conform --list names them", exit_code=WRONG_USE)
+        near = difflib.get_close_matches(unknown[0], [check.name for check in CHECKS], 1)
+        hint = f"; did you mean {near[0]}?" if near else "; mooring conform --list names them"
+        raise ConfigError(f"only: there is no check {unknown[0]!r}{hint}", exit_code=WRONG_USE)
 
 
 async def _session(flags: ConformFlags, form: Form, space: MountSpace) -> int:
@@ -160,9 +172,10 @@ async def _asked(flags: ConformFlags, home: Path, path: Path, command: CommandLi
     from mooring.base.clock import LoopClock
     from mooring.conform.checks.all import CHECKS
     from mooring.conform.disk import Disk
+    from mooring.conform.driver_process import DriverProcess
     from mooring.conform.report import line
     from mooring.conform.runner import Result
-    from mooring.conform.session import DriverProcess, asking, judge, shares_mounts
+    from mooring.conform.session import asking, judge, shares_mounts
 
     clock = LoopClock()
     progress = sys.stdout if (flags.o or flags.output) == "text" else sys.stderr
@@ -179,12 +192,15 @@ async def _asked(flags: ConformFlags, home: Path, path: Path, command: CommandLi
     if disk is not None and (command is None or not space.is_private):
         why = space.obstacle or "this run must start the driver, so give a command or a class"
         raise ConfigError(f"data-folder: no disk can be mounted for the driver alone: {why}", exit_code=WRONG_USE)
+    if flags.driver_log:
+        _make_log(flags.driver_log, command)
     async with AsyncExitStack() as stack:
         program = None
         if command is not None:
             if disk is not None:
                 disk.mount()
-            program = DriverProcess(command, path, NODE, home / "driver.log", patience_s=flags.connect_timeout_s, clock=clock)
+            log = Path(flags.driver_log) if flags.driver_log else home / "driver.log"
+            program = DriverProcess(command, path, NODE, log, patience_s=flags.connect_timeout_s, clock=clock)
             stack.push_async_callback(program.close)
             await program.start()
             await program.serves()
@@ -197,8 +213,18 @@ async def _asked(flags: ConformFlags, home: Path, path: Path, command: CommandLi
             words = program.last_words() if program is not None else ""
             raise ConfigError(f"{error}{words}", exit_code=WRONG_USE) from None
         asker.disk = disk
-        asker.on_progress = lambda text: on_progress(f"        {asker.check}: {text}\n")
+        asker.tells(lambda text: on_progress(f"        {asker.check}: {text}\n"))
         await judge(asker, CHECKS, clock, report, on_result)
+
+
+def _make_log(path: str, command: CommandLine | None) -> None:
+    """An empty file. Raises ConfigError."""
+    if command is None:
+        raise ConfigError("driver-log: this run has not started the driver, so it does not get its output", exit_code=WRONG_USE)
+    try:
+        Path(path).write_bytes(b"")
+    except OSError as error:
+        raise ConfigError(f"driver-log: {path!r} can't be written: {error.strerror}", exit_code=WRONG_USE) from None
 
 
 def _options(flags: ConformFlags, home: Path) -> Options:

@@ -3,61 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, Final, Protocol
-
-from google.protobuf.message import Message
+from typing import Any, Final
 
 from mooring.base.clock import Clock
-from mooring.base.errors import ConfigError
 from mooring.base.randomness import Random
-from mooring.base.text import shortened, visible
 from mooring.conform.abilities import Abilities
 from mooring.conform.check import NotApplicable, Stopped
 from mooring.conform.disk import Disk
-from mooring.conform.finding import Finding
+from mooring.conform.finder import INTRODUCTION, Finder, told
 from mooring.conform.made import Made
 from mooring.conform.options import Options
-from mooring.csi.book.errors import REFUSED, REVIVED, STILL_ABORTED
-from mooring.csi.book.rule import Breach, Rule
-from mooring.csi.book.snapshots import DELETE_ABSENT as NO_SNAPSHOT
-from mooring.csi.book.subject import named_by
-from mooring.csi.book.volumes import DELETE_ABSENT
+from mooring.conform.reviving import Program, Reviving
+from mooring.csi.book.errors import DIED, REFUSED, STILL_ABORTED
+from mooring.csi.book.node import ELSEWHERE, NOT_THERE
+from mooring.csi.book.rule import Rule
 from mooring.csi.client import Client
 from mooring.csi.driver import Call, Driver, Rpc
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
-from mooring.csi.redact import scrubbed
 from mooring.wire.grpc.codes import Code, go_name
+from mooring.wire.grpc.errors import LOST_TEXT
 
-AGAIN_S: Final = (0.05, 0.2, 0.5, 1.0, 2.0)
+AGAIN_S: Final = (0.05, 0.05, 0.1, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.0)
 """The pauses before a call is made again that was answered with Aborted or Unavailable."""
-_LINE_END: Final = "\n  "
-_TOLD_BYTES_MAX: Final = 2_000
 _PASSING: Final = frozenset({Code.ABORTED, Code.UNAVAILABLE})
-_OF_THEIR_CHECKS: Final = frozenset({DELETE_ABSENT, NO_SNAPSHOT})
-"""While a run cleans up, NotFound says that the object is gone."""
-
-
-class Program(Protocol):
-    """A driver that this run has started."""
-
-    @property
-    def has_ended(self) -> bool:
-        """By itself."""
-
-    async def kill(self) -> None:
-        """At once."""
-
-    async def restart(self) -> None:
-        """Kills it at once, and starts it again. Raises OSError, and ConfigError when it does not serve again."""
-
-    def last_words(self) -> str:
-        """The end of its output."""
+_NO_MOUNT: Final = (NOT_THERE, ELSEWHERE)
+"""Calls about a volume that is not at its path may fail."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,89 +48,72 @@ class Outcome:
         return self.error is None
 
     @property
+    def is_unsent(self) -> bool:
+        """Nobody was there to ask."""
+        return self.error is not None and self.error.unsent
+
+    @property
     def code(self) -> int:
         return Code.OK if self.error is None else self.error.code
 
 
-def told(text: str, request: Message | None = None) -> str:
-    """A driver's words, for one line of any output: without what moves a cursor, without the request's secrets, and not endless."""
-    return shortened(visible(text if request is None else scrubbed(text, request)), _TOLD_BYTES_MAX)
-
-
-class Asker:
+class Asker(Finder):
     """One run's. driver: a client that the book watches, and that tells `breach`. clock: of its pauses.
 
     program: None for a driver that somebody else runs.
     """
 
     def __init__(self, driver: Client, options: Options, clock: Clock, program: Program | None) -> None:
-        self._driver, self.options, self._clock, self.program = driver, options, clock, program
+        super().__init__(options)
+        self._clock, self.program = clock, program
+        self._reviving = Reviving(driver, program, clock, self.breach)
         self.abilities = Abilities(frozenset())
         self.randomness = Random(options.seed)
         self.made = Made()
-        self.findings: list[Finding] = []
+        self.on_progress: Callable[[str], None] = lambda text: None
+        self.sees = False
+        """The driver's mounts are those of this process."""
         self.disk: Disk | None = None
         """Under the driver's data, where this run has made one."""
-        self.on_progress: Callable[[str], None] = lambda text: None
-        """Is told how far a long check is."""
-        self.is_down = False
-        """The driver was killed, and did not start again."""
-        self.check = ""
-        """The name of the check under way."""
-        self.rule: Rule | None = None
-        """The one that this check asks about."""
-        self.count = 0
-        """Breaches so far, each of them."""
-        self.broken: dict[str, set[str]] = {}
-        """The numbers of the rules that each check has seen broken, by the check's name."""
-        self._is_silent = False
-        self._reviving = asyncio.Lock()
+        self._is_away = False
         self._names = 0
         self._shared: csi.Volume | None = None
         self._folders: list[Path] = []
 
-    # -- what is found
+    def tells(self, on_progress: Callable[[str], None]) -> None:
+        """on_progress: is told how far a long check is, and that the driver was started again."""
+        self.on_progress = self._reviving.say = on_progress
 
-    def breach(self, breach: Breach) -> None:
-        """The book has found something. Of all checks that meet a broken rule, the rule's own has the finding; without it, the first."""
-        if self._is_silent or (self.rule is None and breach.rule in _OF_THEIR_CHECKS):
-            return
-        self.count += 1
-        self.broken.setdefault(self.check, set()).add(breach.rule.number)
-        breach = dataclasses.replace(breach, subject=told(breach.subject), found=told(breach.found))
-        finding = Finding(breach, self.check, breach.rule is self.rule)
-        known = next((number for number, one in enumerate(self.findings) if one.key == finding.key), None)
-        if known is None:
-            self.findings.append(finding)
-        elif finding.is_own and not self.findings[known].is_own:
-            self.findings[known] = finding
-
-    @contextlib.contextmanager
-    def silently(self) -> Iterator[None]:
-        """Nothing is found while the block runs."""
-        before, self._is_silent = self._is_silent, True
-        try:
-            yield
-        finally:
-            self._is_silent = before
-
-    def finds(self, rule: Rule, rpc: Rpc[Any, Any], request: Any, found: str) -> None:
-        """A check has found something."""
-        about = named_by(rpc, request)
-        self.breach(Breach(rule, rpc.name, str(about or ""), scrubbed(found, request), request=request))
+    @property
+    def is_down(self) -> bool:
+        """The driver ended, and does not start again."""
+        return self._reviving.is_down
 
     # -- calls
 
     async def ask(self, rpc: Rpc[Any, Any], request: Any) -> Outcome:
-        """One call."""
+        """One call, to a driver that runs. Raises Stopped where it does not start again."""
+        await self._reviving.revive()
+        outcome = await self._asked(rpc, request)
+        if (error := outcome.error) is not None:
+            runs_again = await self._reviving.after(error.message, unsent=error.unsent)
+            if error.message == LOST_TEXT:
+                self.add_output(DIED, rpc, request, self._reviving.output)
+            if runs_again and error.unsent:  # it went to nobody
+                outcome = await self._asked(rpc, request)
+        return outcome
+
+    async def _asked(self, rpc: Rpc[Any, Any], request: Any) -> Outcome:
         request, before = self._with_secrets(rpc, request), self.count
         key = self.made.began(rpc, request)
+        self._reviving.begins(rpc, request)
         try:
-            response = await self._driver.invoke(rpc, request, Call(self.options.timeout_s))
+            response = await self._reviving.driver.invoke(rpc, request, Call(self.options.timeout_s))
         except DriverError as error:
             self.made.ended(rpc, request, None, key, is_final=self._had_no_effect(rpc, request, error))
             return Outcome(None, error, self.count > before)
         self.made.ended(rpc, request, response, key, is_final=True)
+        self._failing.pop(rpc.name, None)
         return Outcome(response, None, self.count > before)
 
     def _had_no_effect(self, rpc: Rpc[Any, Any], request: Any, error: DriverError) -> bool:
@@ -163,43 +121,66 @@ class Asker:
         left = rpc is Driver.node_publish_volume and bool(request.target_path) and self.looks_there(request.target_path)
         return (error.final or error.unsent) and not left
 
-    async def patiently(self, rpc: Rpc[Any, Any], request: Any) -> Outcome:
-        """As a sidecar: again after a passing error, unless such calls are known never to go through."""
+    async def patiently(self, rpc: Rpc[Any, Any], request: Any, *wanted: Code) -> Outcome:
+        """As a sidecar: again after a passing error, unless it is wanted, or such calls are known never to go through."""
         outcome = await self.ask(rpc, request)
-        if self._never_goes_through(rpc, outcome):
-            return outcome
         for pause_s in AGAIN_S:
-            if outcome.code not in _PASSING or self.is_down:
+            if outcome.code not in _PASSING or outcome.code in wanted or self.is_down or self._never_goes_through(rpc, outcome):
                 break
-            await self.revive()
+            if self._is_away and outcome.is_unsent:
+                break
             await self._clock.sleep(pause_s)
             outcome = await self.ask(rpc, request)
+        self._is_away = outcome.is_unsent
         return outcome
 
     async def must(self, rpc: Rpc[Any, Any], request: Any, rule: Rule = REFUSED) -> Any:
         """The answer of a call that must succeed. rule: the one that is broken where it fails. Raises Stopped."""
         outcome = await self.patiently(rpc, request)
-        if outcome.ok:
+        if outcome.error is None:
             return outcome.response
-        if not outcome.breaches and not self._never_goes_through(rpc, outcome):
-            self.finds(rule, rpc, request, f"the driver answers {outcome.error}")
+        if not outcome.breaches and not outcome.is_unsent and not self._never_goes_through(rpc, outcome) and not self.has_seen(*_NO_MOUNT):
+            is_known = self.fails_in_any_case(rpc, outcome)
+            hint = await self._hint(rpc)
+            self.finds(REFUSED if is_known else rule, rpc, request, f"the driver answers {outcome.error}{hint}")
+        if self.check == INTRODUCTION and outcome.error.final:
+            self._failing[rpc.name] = outcome.code
         raise Stopped(told(f"{rpc.name} failed: {outcome.error}", request))
 
+    def fails_in_any_case(self, rpc: Rpc[Any, Any], outcome: Outcome) -> bool:
+        """True for an error that the call has had for a good request, too, and for no answer at all."""
+        return outcome.error is not None and (outcome.is_unsent or self._failing.get(rpc.name) == outcome.code)
+
+    async def _hint(self, rpc: Rpc[Any, Any]) -> str:
+        """For a driver that stages volumes and does not say so."""
+        if rpc is not Driver.node_publish_volume or "Node.STAGE_UNSTAGE_VOLUME" in self.abilities:
+            return ""
+        with self.silently():
+            staging = await self.ask(Driver.node_stage_volume, csi.NodeStageVolumeRequest())
+        serves = not staging.is_unsent and staging.code != Code.UNIMPLEMENTED
+        return "; it serves NodeStageVolume: advertise STAGE_UNSTAGE_VOLUME where NodePublishVolume needs a staged volume" if serves else ""
+
     def _never_goes_through(self, rpc: Rpc[Any, Any], outcome: Outcome) -> bool:
-        """True for one more Aborted of a call that is known to be aborted again and again."""
+        """True for one more Aborted of a call that is known to be aborted again and again, and for a call that ends the driver."""
+        if outcome.error is not None and outcome.error.message == LOST_TEXT:
+            return True
         return outcome.code == Code.ABORTED and (STILL_ABORTED.number, rpc.name) in {one.key for one in self.findings}
 
     async def revive(self) -> None:
-        """Starts a driver again that ended by itself, as a kubelet does. Raises Stopped."""
-        async with self._reviving:
-            if self.program is not None and self.program.has_ended:
-                await self.restart()
+        """Starts a driver again that ended by itself. Raises Stopped."""
+        await self._reviving.revive()
+
+    async def pause(self, seconds: float) -> None:
+        """Seconds in which this process runs."""
+        await self._clock.sleep(seconds)
 
     async def refused(self, rpc: Rpc[Any, Any], request: Any, rule: Rule, *codes: Code, why: str) -> None:
         """A call that must be refused with one of these codes. why: what is wrong with it."""
-        outcome = await self.patiently(rpc, request)
+        outcome = await self.patiently(rpc, request, *codes)
         if not outcome.ok:
             self.made.never_was(rpc, request)
+        if outcome.code not in codes and self.fails_in_any_case(rpc, outcome):
+            raise Stopped(told(f"{rpc.name} fails in any case: {outcome.error}", request))
         if outcome.code not in codes and not outcome.breaches:
             wanted = " or ".join(go_name(code) for code in codes)
             self.finds(rule, rpc, request, f"{why}, and the driver answers {outcome.error or 'OK'} in place of {wanted}")
@@ -208,7 +189,8 @@ class Asker:
         """The caller goes away in the middle of the call."""
         request = self._with_secrets(rpc, request)
         key = self.made.began(rpc, request)
-        invoked = self._driver.invoke(rpc, request, Call(self.options.timeout_s))
+        self._reviving.begins(rpc, request)
+        invoked = self._reviving.driver.invoke(rpc, request, Call(self.options.timeout_s))
         async with asyncio.TaskGroup() as group:
             task = group.create_task(_outcome(invoked), name="conform/call-that-is-given-up")
             await self._clock.sleep(after_s)
@@ -227,19 +209,11 @@ class Asker:
 
     async def kill(self) -> None:
         """Kills the driver at once; `restart` is to follow."""
-        assert self.program is not None, "a check that restarts asks for it"
-        await self.program.kill()
+        await self._reviving.program.kill()
 
     async def restart(self) -> None:
         """Kills the driver at once, and starts it again. Raises Stopped."""
-        assert self.program is not None, "a check that restarts asks for it"
-        try:
-            await self.program.restart()
-        except (ConfigError, OSError) as error:
-            self.is_down = True
-            words = str(error) if self.program.last_words() in str(error) else f"{error}{self.program.last_words()}"
-            self.breach(Breach(REVIVED, "start", "", f"the driver ended, and was started again: {' | '.join(words.split(_LINE_END))}"))
-            raise Stopped("the driver does not start again") from error
+        await self._reviving.restart()
 
     # -- what checks begin with
 
@@ -293,10 +267,6 @@ class Asker:
 
     def is_shared(self, identity: str) -> bool:
         return self._shared is not None and self._shared.volume_id == identity
-
-    def seen(self, rule: Rule) -> bool:
-        """True for a rule that this check has found broken."""
-        return any(one.breach.rule is rule and one.check == self.check for one in self.findings)
 
     def looks_there(self, path: str) -> bool:
         """True for a path at which something is: the folder above is this process' own, and what is mounted is not touched."""

@@ -24,7 +24,7 @@ class Check:
 
     needs: abilities without which it is skipped, as in `Controller.LIST_VOLUMES`. sanity: the tests of csi-sanity that ask the same.
     restarts: it can only be made of a driver that this run has started. last: a driver that breaks it may have lost all its volumes,
-    so it is made after all others.
+    so it is made after most others.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Chapter:
         self._sanity = sanity
 
     def check(
-        self, rule: Rule, *needs: str, sanity: tuple[str, ...] | str = (), restarts: bool = False
+        self, rule: Rule, *needs: str, sanity: tuple[str, ...] | str = (), restarts: bool = False, last: bool = False
     ) -> Callable[[Callable[[Any], Awaitable[None]]], Callable[[Any], Awaitable[None]]]:
         """Makes a check of a coroutine function; its docstring is what is asked."""
 
@@ -53,7 +53,7 @@ class Chapter:
             about = inspect.getdoc(run)
             assert about is not None
             assert inspect.iscoroutinefunction(run)
-            self.add(run.__name__.replace("_", "-"), about, rule, run, needs, sanity, restarts=restarts)
+            self.add(run.__name__.replace("_", "-"), about, rule, run, needs, sanity, restarts=restarts, last=last)
             return run
 
         return made

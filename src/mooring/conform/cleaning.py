@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from mooring.conform.asker import Asker, told
+from mooring.conform.asker import Asker
 from mooring.conform.check import Stopped
+from mooring.conform.finder import CLEANING, told
 from mooring.conform.made import Key
 from mooring.csi.book.errors import REFUSED
 from mooring.wire.grpc.codes import Code
 
-CLEANING: Final = "cleaning up"
 CLEAN_S_MAX: Final = 60.0
 """For deleting what is left after Ctrl-C."""
 

@@ -11,19 +11,32 @@ from typing import Any, Final
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
+from mooring.csi.book import node, publishing, snapshots, volumes
 from mooring.csi.book.rule import Breach
 from mooring.csi.redact import without_secrets
 
+MADE_TWICE: Final = frozenset(
+    {
+        *(volumes.ANOTHER, volumes.REFUSED_AGAIN, volumes.SAME_ANSWER, publishing.SAME_CONTEXT, publishing.REFUSED_AGAIN),
+        *(snapshots.ANOTHER, snapshots.REFUSED_AGAIN, node.AGAIN, node.COVERS),
+    }
+)
+"""Rules that a call breaks when it comes again."""
 _MOUNTING: Final = ("NodeStageVolume", "NodePublishVolume")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """check: the name of the one that showed it. is_own: that check asks about the very rule; others meet it on their way."""
+    """check: the name of the one that showed it. is_own: that check asks about the very rule; others meet it on their way.
+
+    output: the driver's last lines, where they say more. others: how many more checks have met it.
+    """
 
     breach: Breach
     check: str
     is_own: bool = False
+    output: tuple[str, ...] = ()
+    others: int = 0
 
     @property
     def key(self) -> tuple[str, str]:

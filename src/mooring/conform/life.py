@@ -7,13 +7,17 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from mooring.conform.asker import Asker
+from mooring.conform.check import Stopped
+from mooring.conform.finder import told
 from mooring.csi.book.errors import REFUSED
 from mooring.csi.book.node import AGAIN
 from mooring.csi.book.publishing import ABSENT
 from mooring.csi.book.publishing import REFUSED_AGAIN as PUBLISH_REFUSED
 from mooring.csi.book.rule import Rule
+from mooring.csi.book.volumes import FORGOTTEN
 from mooring.csi.driver import Driver, Rpc
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.wire.grpc.codes import Code
 
 CREATES = "Controller.CREATE_DELETE_VOLUME"
 ATTACHES = "Controller.PUBLISH_UNPUBLISH_VOLUME"
@@ -28,6 +32,16 @@ async def create(asker: Asker, request: csi.CreateVolumeRequest) -> csi.Volume:
 
 async def delete(asker: Asker, volume: csi.Volume) -> None:
     await asker.must(Driver.delete_volume, csi.DeleteVolumeRequest(volume_id=volume.volume_id))
+
+
+async def is_known(asker: Asker, volume: csi.Volume) -> None:
+    """Asks for a volume that is there by its id. Raises Stopped where the driver does not know it."""
+    request = csi.ValidateVolumeCapabilitiesRequest(volume_id=volume.volume_id, volume_capabilities=[asker.capability()])
+    outcome = await asker.patiently(Driver.validate_volume_capabilities, request)
+    if outcome.error is not None and outcome.code != Code.UNIMPLEMENTED:
+        if not outcome.breaches and not outcome.is_unsent:
+            asker.finds(FORGOTTEN, Driver.validate_volume_capabilities, request, f"the driver answers {outcome.error}")
+        raise Stopped(told(f"ValidateVolumeCapabilities failed: {outcome.error}", request))
 
 
 @dataclasses.dataclass(slots=True)

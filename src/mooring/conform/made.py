@@ -45,7 +45,7 @@ class Made:
 
     def volumes(self) -> set[str]:
         """The ids of the volumes that exist by the driver's own word."""
-        return {identity for kind, identity, _ in self._there if kind == "volume"}
+        return {key[1] for key in self._there if key[0] == "volume" and key not in self.tried}
 
     def _done(self, rpc: Rpc[Any, Any], request: Any, response: Any) -> None:
         match rpc.attribute:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 from xml.etree import ElementTree
 
-from mooring.conform.finding import Finding
+from mooring.conform.finding import MADE_TWICE, Finding
 from mooring.conform.runner import End, Report, Result
 
 _WIDTH: Final = 100
@@ -48,18 +48,37 @@ def _of_a_rule(findings: Sequence[Finding], address: str) -> Iterator[str]:
     yield from _wrapped("  Mend: ", rule.mend)
     for finding in findings:
         yield from _wrapped("  - ", finding.breach.what)
-        yield f"    Check: {finding.check}"
+        yield f"    Check: {_met_by(finding)}"
         if by_hand := finding.by_hand(address):
-            yield f"    By hand: {by_hand}"
+            yield f"    {_by_hand(finding)}: {by_hand}"
+        if finding.output:
+            yield "    The driver's last lines:"
+            yield from (f"      | {line}" for line in finding.output)
     yield ""
+
+
+def _met_by(finding: Finding) -> str:
+    more = f" (and {finding.others} {'check' if finding.others == 1 else 'checks'} more)" if finding.others else ""
+    return f"{finding.check}{more}"
+
+
+def _by_hand(finding: Finding) -> str:
+    return "By hand, twice" if finding.breach.rule in MADE_TWICE else "By hand"
 
 
 def summary(report: Report) -> str:
     counts = ", ".join(f"{report.count(end)} {end.value}" for end in End if report.count(end))
     rules = len({one.breach.rule.number for one in report.findings})
     verdict = f"it broke {rules} {'rule' if rules == 1 else 'rules'} of CSI" if rules else "it broke no rule of CSI"
-    cut = "" if report.is_whole else "; the run did not come to its end"
-    return f"{report.driver or 'the driver'}: {counts or 'no check was made'}; {verdict}{cut}"
+    left = f"; {len(report.left)} {'thing' if len(report.left) == 1 else 'things'} could not be deleted" if report.left else ""
+    cut = "" if report.is_whole else f"; {_cut(report)}"
+    return f"{report.driver or 'the driver'}: {counts or 'no check was made'}; {verdict}{left}{cut}"
+
+
+def _cut(report: Report) -> str:
+    count = report.unmade
+    missing = f": {count} {'check was' if count == 1 else 'checks were'} not made" if count else ""
+    return f"the run did not come to its end{missing}"
 
 
 def _wrapped(head: str, text: str) -> list[str]:
@@ -90,11 +109,14 @@ def _values(finding: Finding, address: str) -> dict[str, Any]:
         "subject": breach.subject,
         "found": breach.found,
         "check": finding.check,
+        "otherChecks": finding.others,
         "demand": breach.rule.asks,
         "source": breach.rule.source,
         "kubernetes": breach.rule.kubernetes,
         "mend": breach.rule.mend,
         "byHand": finding.by_hand(address),
+        "byHandTwice": finding.breach.rule in MADE_TWICE,
+        "driverOutput": list(finding.output),
     }
 
 
@@ -103,9 +125,9 @@ def as_junit(report: Report, address: str) -> str:
     suite = ElementTree.Element(
         "testsuite",
         name=f"mooring conform: {report.driver}",
-        tests=str(len(report.results) + len(outside)),
+        tests=str(len(report.results) + len(outside) + (not report.is_whole)),
         failures=str(report.count(End.BROKEN) + len(outside)),
-        errors=str(report.count(End.STOPPED)),
+        errors=str(report.count(End.STOPPED) + (not report.is_whole)),
         skipped=str(report.count(End.SKIPPED)),
         time=f"{sum(one.seconds for one in report.results):.3f}",
     )
@@ -123,6 +145,9 @@ def as_junit(report: Report, address: str) -> str:
         case = ElementTree.SubElement(suite, "testcase", classname=number, name=finding.check, time="0.000")
         failure = ElementTree.SubElement(case, "failure", message=finding.breach.line, type=number)
         failure.text = "\n".join(_advice(finding, address))
+    if not report.is_whole:
+        case = ElementTree.SubElement(suite, "testcase", classname="conform", name="the run", time="0.000")
+        ElementTree.SubElement(case, "error", message=_cut(report))
     ElementTree.indent(suite)
     return f"<?xml version='1.0' encoding='utf-8'?>\n{ElementTree.tostring(suite, encoding='unicode')}\n"
 
@@ -131,7 +156,9 @@ def _advice(finding: Finding, address: str) -> Iterator[str]:
     rule = finding.breach.rule
     yield from (finding.breach.line, f"Rule: {rule.asks} {rule.source}", *finding.breach.advice)
     if by_hand := finding.by_hand(address):
-        yield f"By hand: {by_hand}"
+        yield f"{_by_hand(finding)}: {by_hand}"
+    if finding.output:
+        yield from ("The driver's last lines:", *finding.output)
 
 
 def as_tap(report: Report, _address: str) -> str:
@@ -141,7 +168,7 @@ def as_tap(report: Report, _address: str) -> str:
 def _tap(report: Report) -> Iterator[str]:
     yield "TAP version 13"
     outside = _outside_checks(report)
-    yield f"1..{len(report.results) + len(outside)}"
+    yield f"1..{len(report.results) + len(outside) + report.unmade}"
     for number, one in enumerate(report.results, 1):
         ok = "ok" if one.end in (End.KEPT, End.SKIPPED) else "not ok"
         skip = f" # SKIP {one.note}" if one.end is End.SKIPPED else ""
@@ -151,6 +178,8 @@ def _tap(report: Report) -> Iterator[str]:
     for number, finding in enumerate(outside, len(report.results) + 1):
         yield f"not ok {number} - {finding.check}"
         yield f"# {finding.breach.line}"
+    if not report.is_whole:
+        yield f"Bail out! {_cut(report)}"
 
 
 def _outside_checks(report: Report) -> list[Finding]:

@@ -12,7 +12,10 @@ from mooring.conform.abilities import Abilities
 from mooring.conform.asker import Asker
 from mooring.conform.check import Check, NotApplicable, Stopped
 from mooring.conform.cleaning import clean, cleaned
+from mooring.conform.finder import CLEANING, INTRODUCTION
 from mooring.conform.finding import Finding
+from mooring.conform.life import CREATES, NODE, begin
+from mooring.csi.book.requests import INCOMPLETE
 from mooring.csi.driver import Driver
 from mooring.csi.proto import csi_pb2 as csi
 
@@ -42,13 +45,14 @@ class Result:
 
 @dataclasses.dataclass(slots=True)
 class Report:
-    """driver: its name and version. left: what could not be deleted. is_whole: False after Ctrl-C."""
+    """driver: its name and version. left: what could not be deleted. is_whole: False after Ctrl-C. unmade: checks left out by then."""
 
     driver: str = ""
     results: list[Result] = dataclasses.field(default_factory=list)
     findings: list[Finding] = dataclasses.field(default_factory=list)
     left: list[str] = dataclasses.field(default_factory=list)
     is_whole: bool = False
+    unmade: int = 0
 
     @property
     def is_good(self) -> bool:
@@ -63,17 +67,24 @@ class Report:
 
 async def run(asker: Asker, checks: Sequence[Check], clock: Clock, report: Report, on_result: Callable[[Result], None]) -> None:
     """Fills the report. What was made is deleted in any case, also when the run is cancelled."""
+    planned = ordered(checks, asker)
+    report.unmade = len(planned)
     try:
-        asker.check = "introduction"
+        asker.check = INTRODUCTION
         report.driver, asker.abilities = await introduced(asker)
-        for check in ordered(checks, asker):
+        if any(CREATES in check.needs or check.rule is INCOMPLETE for check in planned):
+            await tried(asker)
+        for check in planned:
             result = await _one(asker, check, clock)
+            report.unmade -= 1
             report.results.append(result)
             on_result(result)
         report.is_whole = True
     finally:
         report.left += await cleaned(asker)
-        report.findings = list(asker.findings)
+        report.findings = [
+            dataclasses.replace(one, others=len(asker.met[one.key] - {one.check, INTRODUCTION, CLEANING})) for one in asker.findings
+        ]
         report.results = [dataclasses.replace(one, findings=report.shown_by(one.check.name)) for one in report.results]
 
 
@@ -90,19 +101,33 @@ async def introduced(asker: Asker) -> tuple[str, Abilities]:
     info = await asker.must(Driver.get_plugin_info, csi.GetPluginInfoRequest())
     plugin = await asker.must(Driver.get_plugin_capabilities, csi.GetPluginCapabilitiesRequest())
     words, node_id, volumes_max, topology = able.of_plugin(plugin), "", 0, None
-    controller = await asker.ask(Driver.controller_get_capabilities, csi.ControllerGetCapabilitiesRequest())
+    controller = await asker.patiently(Driver.controller_get_capabilities, csi.ControllerGetCapabilitiesRequest())
     if "Plugin.CONTROLLER_SERVICE" in words and controller.ok:
         words |= able.of_service("Controller", controller.response, csi.ControllerServiceCapability.RPC)
-    group = await asker.ask(Driver.group_controller_get_capabilities, csi.GroupControllerGetCapabilitiesRequest())
+    group = await asker.patiently(Driver.group_controller_get_capabilities, csi.GroupControllerGetCapabilitiesRequest())
     if "Plugin.GROUP_CONTROLLER_SERVICE" in words and group.ok:
         words |= able.of_service("Group", group.response, csi.GroupControllerServiceCapability.RPC)
-    node = await asker.ask(Driver.node_get_capabilities, csi.NodeGetCapabilitiesRequest())
+    node = await asker.patiently(Driver.node_get_capabilities, csi.NodeGetCapabilitiesRequest())
     if node.ok:
         words |= {"Node"} | able.of_service("Node", node.response, csi.NodeServiceCapability.RPC)
         answer = await asker.must(Driver.node_get_info, csi.NodeGetInfoRequest())
         node_id, volumes_max = answer.node_id, answer.max_volumes_per_node
         topology = answer.accessible_topology if answer.HasField("accessible_topology") else None
     return told(f"{info.name} {info.vendor_version}".strip()), Abilities(frozenset(words), node_id, volumes_max, topology)
+
+
+async def tried(asker: Asker) -> None:
+    """Takes one volume to a pod and back: the answers of a call that fails in any case say nothing about a check's own request."""
+    try:
+        if NODE in asker.abilities:
+            life = await begin(asker)
+            await life.to_pod()
+            await life.from_pod()
+        else:
+            await asker.create(asker.a_volume())
+    except (NotApplicable, Stopped):
+        pass
+    await clean(asker, whole=False)
 
 
 async def _one(asker: Asker, check: Check, clock: Clock) -> Result:

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 from mooring.base.errors import ConfigError
@@ -16,7 +17,7 @@ SOCKET: Final = "{socket}"
 NODE: Final = "{node}"
 UNIX: Final = "unix://"
 FORMS: Final = (
-    "unix:///path/of.sock, module:Class (or ./file.py:Class), or a command with {socket} in it, as in "
+    "unix:///path/of.sock (or the path alone), module:Class (or ./file.py:Class), or a command with {socket} in it, as in "
     "'./my-driver --endpoint unix://{socket}'"
 )
 
@@ -88,7 +89,7 @@ def parse_form(text: str, options: Mapping[str, str] | None = None) -> Form:
 def _parsed(text: str) -> Form:
     if not text:
         return ReferenceDriver()
-    if text.startswith(UNIX):
+    if text.startswith(UNIX) or (text.startswith("/") and Path(text).is_socket()):
         return Socket(_path(text))
     if _CLASS.fullmatch(text):
         return PythonClass(text)

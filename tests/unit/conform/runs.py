@@ -35,3 +35,7 @@ async def conform(folder: Path, bent: type[Bent] | None = None, *, mutable: bool
         ):
             await judge(asker, CHECKS, clock, report, lambda _: None)
     return report
+
+
+def numbers(report: Report) -> set[str]:
+    return {finding.breach.rule.number for finding in report.findings}

@@ -13,21 +13,17 @@ from xml.etree import ElementTree
 import pytest
 
 from mooring.conform.report import as_junit, as_tap, as_text, as_values, line
-from mooring.conform.runner import End, Report
+from mooring.conform.runner import End
 from mooring.csi.errors import DriverError
 from mooring.wire.grpc.codes import Code
 from tests.support.bent_drivers import SECRET, BadName, Bent, GrowsSometime, ListsFewer, TakesAnyParameter, TellsSecrets
-from tests.unit.conform.runs import conform
+from tests.unit.conform.runs import conform, numbers
 
 BIN = Path(sys.executable).parent
 
 
 def shell(line: str) -> str:
     return subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True).stdout
-
-
-def numbers(report: Report) -> set[str]:
-    return {finding.breach.rule.number for finding in report.findings}
 
 
 @pytest.mark.slow
@@ -42,6 +38,11 @@ async def test_the_reference_driver_keeps_every_rule(tmp_path: Path) -> None:
         "full-disk",
         "kill-on-full-disk",
         "readonly-disk",
+        "data-stays",
+        "data-in-restore",
+        "data-in-clone",
+        "node-id-of-another-node",
+        "publish-to-two-nodes",
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from mooring.conform.runner import End
 from mooring.csi.errors import DriverError
@@ -15,7 +15,7 @@ from tests.unit.conform.runs import conform
 class KeepsSnapshots(Bent):
     """Deletes none."""
 
-    calls: list[str] = []
+    calls: ClassVar[list[str]] = []
 
     async def delete_snapshot(self, request: Any) -> Any:
         self.calls.append(request.snapshot_id)
@@ -53,7 +53,7 @@ async def test_not_found_means_deleted_and_is_told_by_its_own_check_alone(tmp_pa
 class NeverSure(Bent):
     """Leaves open what became of a request that it must refuse."""
 
-    calls: list[str] = []
+    calls: ClassVar[list[str]] = []
 
     async def create_volume(self, request: Any) -> Any:
         if request.HasField("volume_content_source"):

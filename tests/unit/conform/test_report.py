@@ -13,7 +13,7 @@ from mooring.conform.asker import Asker
 from mooring.conform.checks.all import CHECKS
 from mooring.conform.finding import Finding
 from mooring.conform.options import Options
-from mooring.conform.report import as_junit, as_text
+from mooring.conform.report import as_junit, as_tap, as_text
 from mooring.conform.runner import End, Report, Result, ordered
 from mooring.csi.book.rule import Breach
 from mooring.csi.book.watcher import BOOK
@@ -25,6 +25,9 @@ DELETES = {
     "delete-snapshot-without-snapshot-id",
     "delete-volume-group-snapshot-without-group-snapshot-id",
 }
+
+OF_TWO_NODES = {"node-id-of-another-node", "publish-to-two-nodes"}
+"""A second process may clear the volumes of the first away."""
 
 
 def report() -> Report:
@@ -79,6 +82,39 @@ def test_a_failure_in_junit_says_how_to_mend_it() -> None:
     assert 2 == failure.text.count("By hand: mooring call ")
 
 
+def cut() -> Report:
+    """Interrupted after its first check, which was kept; two more were to come."""
+    return Report("csi.example.com 1", [Result(CHECKS[0], End.KEPT, 0.0)], is_whole=False, unmade=2)
+
+
+def test_an_interrupted_run_looks_like_none_that_went_well() -> None:
+    suite = ElementTree.fromstring(as_junit(cut(), "").split("\n", 1)[1])
+    assert ("2", "0", "1") == (suite.get("tests"), suite.get("failures"), suite.get("errors"))
+    (error,) = suite.iter("error")
+    assert "the run did not come to its end: 2 checks were not made" == error.get("message")
+    lines = as_tap(cut(), "").splitlines()
+    assert ("1..3", "Bail out! the run did not come to its end: 2 checks were not made") == (lines[1], lines[-1])
+    assert as_text(cut(), "").endswith("it broke no rule of CSI; the run did not come to its end: 2 checks were not made\n")
+    assert not cut().is_good
+
+
+def test_what_could_not_be_deleted_stands_in_the_verdict_as_in_the_exit_code() -> None:
+    left = Report("csi.example.com 1", [], [], ["folder /x: it is not empty"], True)
+    assert as_text(left, "").endswith("it broke no rule of CSI; 1 thing could not be deleted\n")
+    assert not left.is_good
+
+
+def test_a_finding_says_how_many_more_checks_have_met_it_and_which_call_comes_twice() -> None:
+    request = csi.CreateVolumeRequest(name="a")
+    findings = [
+        Finding(Breach(BOOK["CSI201"], "CreateVolume", "", "another one", request=request), "create-twice", others=3),
+        Finding(Breach(RULE, "CreateVolume", "", "it takes all", request=request), "create-volume-without-name", others=1),
+    ]
+    text = as_text(Report("csi.example.com 1", [], findings, [], True), "")
+    assert "    Check: create-twice (and 3 checks more)\n    By hand, twice: mooring call CreateVolume" in text
+    assert "    Check: create-volume-without-name (and 1 check more)\n    By hand: mooring call CreateVolume" in text
+
+
 class Stage:
     """Of an asker what the order needs."""
 
@@ -93,5 +129,5 @@ def names(seed: int) -> Sequence[str]:
 
 @pytest.mark.parametrize("seed", [0, 7])
 def test_checks_that_may_cost_a_driver_its_volumes_come_last(seed: int) -> None:
-    assert DELETES == set(names(seed)[-len(DELETES) :])
+    assert {*DELETES, *OF_TWO_NODES} == set(names(seed)[-len(DELETES) - len(OF_TWO_NODES) :])
     assert len(CHECKS) == len(names(seed))

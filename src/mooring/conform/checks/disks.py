@@ -8,7 +8,7 @@ from typing import Any, Final
 from mooring.conform.asker import Asker, Outcome
 from mooring.conform.check import Chapter, NotApplicable
 from mooring.conform.disk import Disk
-from mooring.conform.life import CREATES, create
+from mooring.conform.life import CREATES, create, is_known
 from mooring.csi.book.errors import REFUSED
 from mooring.csi.book.volumes import DELETE_ABSENT, FORGOTTEN
 from mooring.csi.driver import Driver
@@ -24,11 +24,6 @@ def _disk(asker: Asker) -> Disk:
     if asker.disk is None:
         raise NotApplicable("it needs a small disk under the driver's data: say where they are, as in --data-folder /var/lib/my-driver")
     return asker.disk
-
-
-async def _knows(asker: Asker, volume: csi.Volume) -> None:
-    look = csi.ValidateVolumeCapabilitiesRequest(volume_id=volume.volume_id, volume_capabilities=[asker.capability()])
-    await asker.must(Driver.validate_volume_capabilities, look, FORGOTTEN)
 
 
 async def _life_on(asker: Asker, bad: AbstractContextManager[None], *, kills: bool) -> None:
@@ -48,10 +43,10 @@ async def _life_on(asker: Asker, bad: AbstractContextManager[None], *, kills: bo
         raise NotApplicable(f"the disk can't be made so: {str(error).splitlines()[0]}") from None
     if kills:
         await asker.restart()
-    await _knows(asker, kept)
+    await is_known(asker, kept)
     for request, outcome in made:
         if outcome.ok:
-            await _knows(asker, outcome.response.volume)
+            await is_known(asker, outcome.response.volume)
         await asker.must(Driver.create_volume, request, REFUSED)
     await asker.must(Driver.delete_volume, delete, DELETE_ABSENT)
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from mooring.conform.asker import Asker
 from mooring.conform.check import Chapter
-from mooring.csi.book.errors import REFUSED
+from mooring.csi.book.errors import NEVER_READY
 from mooring.csi.book.identity import NAME, NO_TOPOLOGY, STEADY
 from mooring.csi.driver import Driver
 from mooring.csi.proto import csi_pb2 as csi
 
 CHAPTER = Chapter()
+
+READY_S_MAX: Final = 5.0
+READY_TRIES: Final = 10
 
 
 @CHAPTER.check(NAME, sanity="Identity Service > GetPluginInfo > should return appropriate information")
@@ -24,10 +29,15 @@ async def plugin_capabilities(asker: Asker) -> None:
     await asker.must(Driver.get_plugin_capabilities, csi.GetPluginCapabilitiesRequest())
 
 
-@CHAPTER.check(REFUSED, sanity="Identity Service > Probe > should return appropriate information")
+@CHAPTER.check(NEVER_READY, sanity="Identity Service > Probe > should return appropriate information")
 async def probe(asker: Asker) -> None:
-    """Probe answers that the driver is ready."""
-    await asker.must(Driver.probe, csi.ProbeRequest())
+    """Probe answers that the driver is ready, five seconds after the start at the latest."""
+    for _ in range(READY_TRIES):
+        answer = await asker.must(Driver.probe, csi.ProbeRequest())
+        if not answer.HasField("ready") or answer.ready.value:
+            return
+        await asker.pause(READY_S_MAX / READY_TRIES)
+    asker.finds(NEVER_READY, Driver.probe, csi.ProbeRequest(), f"ready is false for {READY_S_MAX:g} seconds")
 
 
 @CHAPTER.check(

@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from mooring.conform.asker import Asker
-from mooring.conform.check import Chapter
+from mooring.conform.check import Chapter, Stopped
+from mooring.conform.finder import told
 from mooring.conform.life import CREATES, Life
 from mooring.csi.book.identity import NEEDS
 from mooring.csi.book.requests import INCOMPLETE, REQUIRED
 from mooring.csi.driver import RPCS
 from mooring.csi.proto import csi_pb2 as csi
+from mooring.wire.grpc.codes import Code
 
 CHAPTER = Chapter()
 
@@ -104,6 +106,8 @@ async def lacks(attribute: str, field: str, asker: Asker) -> None:
     outcome = await asker.patiently(rpc, request)
     if not outcome.ok:
         asker.made.never_was(rpc, request)
+        if asker.fails_in_any_case(rpc, outcome) and outcome.code != Code.INVALID_ARGUMENT:
+            raise Stopped(told(f"{rpc.name} fails in any case: {outcome.error}", request))
     elif field == "volume_id":
         asker.made.began(rpc, whole)  # no request without the id undoes what the driver has mounted
 

@@ -8,7 +8,8 @@ from typing import Any, Final
 from mooring.conform.asker import Asker, Outcome
 from mooring.conform.check import Chapter, NotApplicable, Stopped
 from mooring.conform.checks.lists import listed
-from mooring.conform.life import ATTACHES, CREATES, begin, create, delete, step
+from mooring.conform.finder import told
+from mooring.conform.life import ATTACHES, CREATES, begin, create, delete, is_known, step
 from mooring.csi.book.errors import REFUSED, STILL_ABORTED
 from mooring.csi.book.lists import LACKS
 from mooring.csi.book.node import AGAIN
@@ -34,6 +35,8 @@ async def _at_once(asker: Asker, rpc: Rpc[Any, Any], request: Any, rule: Rule) -
     """The same call several times at once: each is carried out, or put off."""
     outcomes = await asyncio.gather(*(asker.ask(rpc, request) for _ in range(AT_ONCE)))
     for one in outcomes:
+        if asker.fails_in_any_case(rpc, one):
+            raise Stopped(told(f"{rpc.name} fails in any case: {one.error}", request))
         if not one.ok and one.code not in NON_FINAL and not one.breaches:
             if one.code == Code.NOT_FOUND and rpc.attribute in _OF_A_VOLUME:
                 rule = FORGOTTEN
@@ -111,14 +114,12 @@ async def caller_goes_away_on_node(asker: Asker) -> None:
 
 @CHAPTER.check(FORGOTTEN, CREATES, restarts=True)
 async def volume_after_kill(asker: Asker) -> None:
-    """After kill -9 the driver knows its volumes: CreateVolume gives the same one, and it can be deleted."""
+    """After kill -9 the driver knows its volumes by their ids, CreateVolume gives the same one, and it can be deleted."""
     request = asker.a_volume()
     volume = await create(asker, request)
     await asker.restart()
-    again = await create_again(asker, request)
-    if again.volume_id == volume.volume_id:
-        look = csi.ValidateVolumeCapabilitiesRequest(volume_id=volume.volume_id, volume_capabilities=[asker.capability()])
-        await asker.must(Driver.validate_volume_capabilities, look, FORGOTTEN)
+    await is_known(asker, volume)  # before CreateVolume: a driver that has lost it may make it anew under the same id
+    await create_again(asker, request)
     await delete(asker, volume)
     await asker.restart()
     await asker.must(Driver.delete_volume, csi.DeleteVolumeRequest(volume_id=volume.volume_id), DELETE_ABSENT)
@@ -131,6 +132,7 @@ async def kill_between_calls(asker: Asker) -> None:
     for rpc, rule in (*life.there(), *life.back()):
         await step(life, rpc, REFUSED)
         await asker.restart()
+        await is_known(asker, life.volume)
         await step(life, rpc, rule)
     await delete(asker, life.volume)
 
@@ -142,6 +144,7 @@ async def kill_in_calls(asker: Asker) -> None:
     for rpc, rule in (*life.there(), *life.back()):
         await asker.given_up(rpc, life.request(rpc), asker.randomness.uniform(0.0, 0.02))
         await asker.restart()
+        await is_known(asker, life.volume)
         await step(life, rpc, rule)
     await delete(asker, life.volume)
 

@@ -20,7 +20,8 @@ NO_CODE = Rule(
     "error-scheme",
     "Unknown means to Kubernetes that the call failed for good: it forgets the volume that the call may have made, or tries another node.",
     "Answer each error with a code. Go: a bare `return nil, err` has none; return `status.Error(codes.Internal, err.Error())`, or the code "
-    "that fits. Python: catch the exception, and call `context.abort(StatusCode.INTERNAL, text)`; one that gets through has none.",
+    "that fits. Python: catch the exception, and call `context.abort(StatusCode.INTERNAL, text)`; one that gets through has none. "
+    "Node: `callback(new Error(text))` has none; call back with `{ code: grpc.status.INTERNAL, details: text }`.",
 )
 SECRET_TOLD = Rule(
     "CSI702",
@@ -95,9 +96,17 @@ REVIVED = Rule(
     "The container restarts for ever (CrashLoopBackOff), and no volume of the driver moves any more.",
     "Write what you keep to a second file and rename it over the first, and remove a socket that a killed process has left.",
 )
+NEVER_READY = Rule(
+    "CSI711",
+    "the driver is never ready",
+    "Probe answers ready soon after the driver has started, or leaves `ready` out.",
+    "probe",
+    "The livenessprobe restarts the container again and again, and sidecars wait for the driver before they begin.",
+    "Answer true once the driver can serve calls; where something is missing for good, answer FailedPrecondition and say what.",
+)
 
 RULES: Final = (NO_CODE, SECRET_TOLD, SECRET_ANSWERED, SILENT, STILL_ABORTED, NO_MESSAGE, DIED, NO_TEXT)
-ASKED: Final = (REFUSED, REVIVED)
+ASKED: Final = (REFUSED, REVIVED, NEVER_READY)
 
 ABORTED_MAX: Final = 3
 """So often in a row; once may be the end of a call that nobody here saw."""

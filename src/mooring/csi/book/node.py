@@ -124,6 +124,15 @@ NO_TARGET = Rule(
     "Make target_path before you mount: a folder for mount, an empty file for block.",
 )
 
+DATA_LOST = Rule(
+    "CSI524",
+    "what a pod writes does not reach the volume",
+    "What is written at target_path is on the volume, also after it was unpublished, unstaged, and mounted on other paths.",
+    "volume-lifecycle",
+    "The pod writes to the node's own disk: its data is gone when it starts again, or on another node.",
+    "Mount the volume on staging_target_path before NodeStageVolume answers, and bind that mount to target_path.",
+)
+
 RULES: Final = (
     *(SAME_NODE, TWO_NODES, NOT_THERE, ELSEWHERE, WRITABLE, WRONG_KIND, LEFT, LEFT_STAGED, AGAIN, GROWN, NO_USAGE),
     *(COVERS, NO_TARGET),
@@ -136,10 +145,10 @@ LONG_PATH = Rule(
     "The kubelet's own paths are that long: each pod with a volume of the driver stays in ContainerCreating.",
     "Take paths as long as the system does; where a tool or a socket takes fewer bytes, work through a descriptor or a link.",
 )
-ASKED: Final = (SECOND_WRITER, LONG_PATH)
+ASKED: Final = (SECOND_WRITER, LONG_PATH, DATA_LOST)
 
-_ABSENT: Final = "no such file or directory"
-"""ENOENT in the words of C, Go, Python and mount(8)."""
+_ABSENT: Final = ("no such file or directory", "mount point does not exist")
+"""ENOENT in the words of C, Go, Python, Node and mount(8)."""
 _PATHS: Final = {
     "node_stage_volume": "staging_target_path",
     "node_unstage_volume": "staging_target_path",
@@ -189,7 +198,7 @@ def _refused(exchange: Exchange, past: Past) -> Iterator[Breach]:
     before = past.on_node.get(key)
     if before is not None and same_request(before.request, exchange.request):
         yield exchange.breaks(AGAIN, f"the same call succeeded before, and fails now: {exchange.error}")
-    elif exchange.target is not None and not exchange.target.kind and _ABSENT in str(exchange.error).lower():
+    elif exchange.target is not None and not exchange.target.kind and any(words in str(exchange.error).lower() for words in _ABSENT):
         yield exchange.breaks(NO_TARGET, f"{exchange.request.target_path} does not exist after the call: {exchange.error}")
 
 

@@ -195,6 +195,7 @@ def _create_group(past: Past, exchange: Exchange) -> None:
 def _delete_volume(past: Past, exchange: Exchange) -> None:
     if not exchange.refused:
         past.volumes.deleted(exchange.request.volume_id)
+        past.unpublished.drop_where(lambda key: key[0] == exchange.request.volume_id)  # its attachments are CSI307's from now on
 
 
 def _delete_snapshot(past: Past, exchange: Exchange) -> None:

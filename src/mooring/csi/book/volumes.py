@@ -140,6 +140,14 @@ CUT = Rule(
     "The restored volume lacks the end of the data, and its file system can't be mounted.",
     "Compare the size with the snapshot's, and answer OutOfRange where it is too small, or make the volume larger.",
 )
+EMPTY_COPY = Rule(
+    "CSI217",
+    "a copy lacks the data of its source",
+    "A volume that is made from a snapshot or a volume has the data of its source.",
+    "createvolume",
+    "A restored claim is empty, and the backup that it came from seems to be good.",
+    "Copy the data before CreateVolume answers, or let the node do it before the volume is published.",
+)
 
 _SHOWN_MAX: Final = 3
 """Topologies that a finding names."""
@@ -148,7 +156,7 @@ RULES: Final = (
     *(ANOTHER, REFUSED_AGAIN, SHARED_ID, CAPACITY, SOURCE, PLACE, SAME_ANSWER, DELETE_ABSENT, FORGOTTEN, GROWN, OTHER_REQUEST),
     *(OTHER_CONTEXT, CUT),
 )
-ASKED: Final = (NOT_CONFIRMED, ONLINE, MUTABLE)
+ASKED: Final = (NOT_CONFIRMED, ONLINE, MUTABLE, EMPTY_COPY)
 
 
 def judge(exchange: Exchange, past: Past) -> Iterator[Breach]:
