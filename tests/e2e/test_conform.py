@@ -50,7 +50,7 @@ def test_a_driver_that_forgets_its_volumes_when_it_is_killed_is_caught(tmp_path:
     report = json.loads(done.stdout)
     assert 1 == done.returncode
     assert ["broken"] * 3 == [one["result"] for one in report["checks"]]
-    assert "CSI201" in {one["rule"] for one in report["findings"]}
+    assert {"CSI209"} == {one["rule"] for one in report["findings"]}
 
 
 def test_the_drivers_disk_is_full_for_a_while_and_nothing_is_lost(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_ctrl_c_deletes_what_was_made_and_says_that_the_run_was_cut(tmp_path: Pa
         running.send_signal(signal.SIGINT)
         output, _ = running.communicate(timeout=100)
     assert 1 == running.returncode, output
-    assert output.endswith("the run did not come to its end\n")
+    assert output.endswith("the run did not come to its end: 1 check was not made\n")
     assert [] == list(volumes.iterdir()), output
 
 
@@ -141,7 +141,9 @@ def test_a_driver_that_does_not_mount_is_caught(tmp_path: Path, monkeypatch: pyt
         (("nonsense",), "none of the three forms"),
         (("unix:///nowhere.sock", "--data-folder=/nowhere"), "this run must start the driver"),
         (("unix:///nowhere.sock", "--access-type=file"), "access-type: must be mount or block, got 'file'"),
-        (("unix:///nowhere.sock", "--only=no-such-check"), "there is no check 'no-such-check'"),
+        (("unix:///nowhere.sock", "--only=no-such-check"), "there is no check 'no-such-check'; mooring conform --list names them"),
+        (("unix:///nowhere.sock", "--only=creat-twice"), "there is no check 'creat-twice'; did you mean create-twice?"),
+        (("--list", "-o=tap"), "--list is text or json"),
         (("false {socket}", "--only=probe"), "ended with exit code 1 before it served"),
     ],
 )
@@ -149,3 +151,19 @@ def test_wrong_use_is_told_with_exit_code_2(words: tuple[str, ...], said: str) -
     done = conform(*words)
     assert 2 == done.returncode
     assert said in done.stderr
+
+
+def test_the_list_of_checks_is_json_for_programs() -> None:
+    found = json.loads(conform("--list", "-o=json").stdout)
+    assert {"rule": "CSI711", "name": "probe"} == {name: found[2][name] for name in ("rule", "name")}
+    assert len(conform("--list").stdout.splitlines()) == len(found)
+
+
+def test_a_socket_may_be_a_path_alone(tmp_path: Path) -> None:
+    """As for `mooring call`."""
+    words = [*MOORING, "driver", "hostpath", f"--endpoint=unix://{tmp_path / 's'}", f"--state={tmp_path / 'state'}", "--node-id=n"]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as driver:
+        eventually((tmp_path / "s").exists, 30, "the driver serves")
+        done = conform(str(tmp_path / "s"), "--only=probe")
+        driver.terminate()
+    assert 0 == done.returncode, done.stderr

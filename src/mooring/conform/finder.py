@@ -57,7 +57,7 @@ class Finder:
     def breach(self, breach: Breach, output: Sequence[str] = ()) -> None:
         """The book has found something. output: the driver's last lines, where they say more.
 
-        Of all checks that meet a broken rule, the rule's own has the finding; without it, the first.
+        Of all checks that meet a broken rule, the rule's own has the finding; without it, the first after the introduction.
         """
         if self._is_silent or self._follows(breach):
             return
@@ -69,8 +69,8 @@ class Finder:
         known = next((number for number, one in enumerate(self.findings) if one.key == finding.key), None)
         if known is None:
             self.findings.append(finding)
-        elif finding.is_own and not self.findings[known].is_own:
-            self.findings[known] = finding
+        elif (finding.is_own and not self.findings[known].is_own) or self.findings[known].check == INTRODUCTION:
+            self.findings[known] = dataclasses.replace(finding, output=finding.output or self.findings[known].output)
 
     def _follows(self, breach: Breach) -> bool:
         """True for what is found already: the call fails in any case, or an object is gone that a run deletes."""
@@ -83,7 +83,8 @@ class Finder:
     def _stripped(self, lines: Sequence[str], request: Any) -> tuple[str, ...]:
         secrets = [one for of_call in self.options.secrets.values() for one in of_call.values()]
         text = without("\n".join(lines), secrets)
-        return tuple((scrubbed(text, request) if request is not None else text).split("\n")) if lines else ()
+        shown = scrubbed(text, request) if request is not None else text
+        return tuple(told(line) for line in shown.split("\n")) if lines else ()
 
     @contextlib.contextmanager
     def silently(self) -> Iterator[None]:

@@ -28,8 +28,8 @@ _HEAD: Final = """# The rules of CSI
 CSI's specification says what a driver must do, and Kubernetes expects a little more. Mooring has these demands as a book of numbered rules.
 A number never changes its meaning. [`mooring conform`](conform.md) asks a driver about all of them but CSI103, which wants a controller
 and a node in two processes. It sees mounts (CSI511 to CSI516, CSI521, CSI522) and data (CSI217, CSI524) where the driver has its mounts,
-and a second node (CSI303, CSI502) where it starts the driver. `mooring dev` watches each call to your driver, and names the rule that a call
-breaks: [dev](dev.md#your-own-driver). Each rule says here what it demands, what a cluster does after a breach, and how to mend it.
+and a second node (CSI303, CSI502) where it starts the driver. `mooring dev` watches each call to your driver, and names the rule that a
+call breaks: [dev](dev.md#your-own-driver). Each rule says here what it demands, what a cluster does after a breach, and how to mend it.
 
 [The MUSTs of CSI](csi-musts.md) lists each MUST of the specification with its rules.
 

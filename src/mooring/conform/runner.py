@@ -12,7 +12,7 @@ from mooring.conform.abilities import Abilities
 from mooring.conform.asker import Asker
 from mooring.conform.check import Check, NotApplicable, Stopped
 from mooring.conform.cleaning import clean, cleaned
-from mooring.conform.finder import CLEANING, INTRODUCTION
+from mooring.conform.finder import CLEANING, INTRODUCTION, told
 from mooring.conform.finding import Finding
 from mooring.conform.life import CREATES, NODE, begin
 from mooring.csi.book.requests import INCOMPLETE
