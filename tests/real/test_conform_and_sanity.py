@@ -70,7 +70,8 @@ PUBLIC: Final = {
             "get-unknown": {"CSI122"},
         },
     ),
-    # The mock driver of Kubernetes 1.36. It mounts nothing, and forgets its volumes when it ends.
+    # The mock driver of Kubernetes 1.36. It mounts nothing, forgets its volumes when it ends, and does not
+    # remove the socket that a killed process of it has left.
     "csi-mock-driver": Public(
         "--endpoint=unix://{socket} --attach-limit=2",
         76,
@@ -89,7 +90,10 @@ PUBLIC: Final = {
             "caller-goes-away-on-node": {"CSI511"},
             "list-snapshots-of-a-volume": {"CSI605"},
             "controller-get-volume-without-volume-id": {"CSI121", "CSI708"},
-            "volume-after-kill": {"CSI201", "CSI203"},
+            "data-stays": {"CSI511"},
+            "data-in-restore": {"CSI511"},
+            "data-in-clone": {"CSI511"},
+            "volume-after-kill": {"CSI209", "CSI710"},
             "list-while-published": {"CSI215"},  # a published one has got more context
             "unpublish-everywhere": {"CSI309"},
             "long-paths": {"CSI511"},

@@ -13,10 +13,12 @@ from mooring.base.text import shortened, visible
 from mooring.conform.finding import Finding
 from mooring.conform.options import Options
 from mooring.csi.book import errors
+from mooring.csi.book.node import NO_TARGET
+from mooring.csi.book.publishing import FORGOTTEN as UNPUBLISH_FORGOTTEN
 from mooring.csi.book.rule import Breach, Rule
 from mooring.csi.book.snapshots import DELETE_ABSENT as NO_SNAPSHOT
 from mooring.csi.book.subject import named_by
-from mooring.csi.book.volumes import DELETE_ABSENT
+from mooring.csi.book.volumes import DELETE_ABSENT, FORGOTTEN
 from mooring.csi.driver import Rpc
 from mooring.csi.redact import scrubbed
 from mooring.csi.scrub import without
@@ -24,7 +26,8 @@ from mooring.wire.grpc.codes import go_name
 
 _OF_THEIR_CHECKS: Final = frozenset({DELETE_ABSENT, NO_SNAPSHOT})
 """While a run cleans up, NotFound says that the object is gone."""
-_OF_ERRORS: Final = frozenset({*errors.RULES, *errors.ASKED})
+_OF_GOOD_REQUESTS: Final = frozenset({*errors.RULES, *errors.ASKED, NO_TARGET, FORGOTTEN, UNPUBLISH_FORGOTTEN})
+"""Rules that a call may well break that fails in any case."""
 _TOLD_BYTES_MAX: Final = 2_000
 INTRODUCTION: Final = "introduction"
 CLEANING: Final = "cleaning up"
@@ -78,7 +81,7 @@ class Finder:
             return True
         code = self._failing.get(breach.rpc)
         is_known = (breach.rule.number, breach.rpc) in self.met
-        return code is not None and not is_known and breach.rule not in _OF_ERRORS and f"code = {go_name(code)} " in breach.found
+        return code is not None and not is_known and breach.rule not in _OF_GOOD_REQUESTS and f"code = {go_name(code)} " in breach.found
 
     def _stripped(self, lines: Sequence[str], request: Any) -> tuple[str, ...]:
         secrets = [one for of_call in self.options.secrets.values() for one in of_call.values()]
@@ -87,9 +90,9 @@ class Finder:
         return tuple(told(line) for line in shown.split("\n")) if lines else ()
 
     @contextlib.contextmanager
-    def silently(self) -> Iterator[None]:
-        """Nothing is found while the block runs."""
-        before, self._is_silent = self._is_silent, True
+    def silently(self, *, when: bool = True) -> Iterator[None]:
+        """Nothing is found while the block runs. when: or all as ever."""
+        before, self._is_silent = self._is_silent, self._is_silent or when
         try:
             yield
         finally:
@@ -105,6 +108,10 @@ class Finder:
         for number, one in enumerate(self.findings):
             if one.key == (rule.number, rpc.name) and not one.output:
                 self.findings[number] = dataclasses.replace(one, output=self._stripped(lines, request))
+
+    def has_found(self, rule: Rule, rpc: Rpc[Any, Any]) -> bool:
+        """True for a rule that any check has found broken by this call."""
+        return (rule.number, rpc.name) in self.met
 
     def seen(self, rule: Rule) -> bool:
         """True for a rule that this check has found broken."""

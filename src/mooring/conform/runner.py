@@ -73,7 +73,8 @@ async def run(asker: Asker, checks: Sequence[Check], clock: Clock, report: Repor
         asker.check = INTRODUCTION
         report.driver, asker.abilities = await introduced(asker)
         if any(CREATES in check.needs or check.rule is INCOMPLETE for check in planned):
-            await tried(asker)
+            with asker.silently(when=bool(asker.options.only)):
+                await tried(asker, to_pod=any(NODE in check.needs for check in planned))
         for check in planned:
             result = await _one(asker, check, clock)
             report.unmade -= 1
@@ -116,10 +117,13 @@ async def introduced(asker: Asker) -> tuple[str, Abilities]:
     return told(f"{info.name} {info.vendor_version}".strip()), Abilities(frozenset(words), node_id, volumes_max, topology)
 
 
-async def tried(asker: Asker) -> None:
-    """Takes one volume to a pod and back: the answers of a call that fails in any case say nothing about a check's own request."""
+async def tried(asker: Asker, *, to_pod: bool) -> None:
+    """Makes a volume. to_pod: and takes it to a pod and back.
+
+    The answers of a call that fails in any case say nothing about a check's own request.
+    """
     try:
-        if NODE in asker.abilities:
+        if to_pod and NODE in asker.abilities:
             life = await begin(asker)
             await life.to_pod()
             await life.from_pod()

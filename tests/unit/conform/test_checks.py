@@ -90,7 +90,7 @@ async def test_a_rule_that_no_check_has_met_is_a_case_of_its_own_in_junit_and_ta
     assert ["introduction"] == [one.check for one in report.findings]
     suite = ElementTree.fromstring(as_junit(report, "").split("\n", 1)[1])
     assert ("2", "1") == (suite.get("tests"), suite.get("failures"))
-    assert [("CSI709", "probe"), ("CSI101", "introduction")] == [(one.get("classname"), one.get("name")) for one in suite.iter("testcase")]
+    assert [("CSI711", "probe"), ("CSI101", "introduction")] == [(one.get("classname"), one.get("name")) for one in suite.iter("testcase")]
     assert ["1..2", "ok 1 - probe", "not ok 2 - introduction"] == as_tap(report, "").splitlines()[1:4]
 
 
