@@ -9,7 +9,7 @@ from mooring.conform.asker import Asker
 from mooring.conform.check import Stopped
 from mooring.conform.finder import CLEANING, told
 from mooring.conform.made import Key
-from mooring.csi.book.errors import REFUSED
+from mooring.csi.book.errors import DIED, REFUSED
 from mooring.wire.grpc.codes import Code
 
 CLEAN_S_MAX: Final = 60.0
@@ -24,6 +24,9 @@ async def clean(asker: Asker, *, whole: bool) -> None:
         if asker.is_down:
             return
         if key in made.tried or (asker.is_shared(key[1]) and not whole):
+            continue
+        if key[0].endswith("named") and asker.has_found(DIED, rpc):
+            made.tried[key] = "the call ends the driver"
             continue
         try:
             outcome = await asker.patiently(rpc, request)
@@ -56,6 +59,8 @@ async def _once_more(asker: Asker) -> None:
         for key, (rpc, request) in asker.made.undone_by():
             if asker.is_down:
                 return
+            if key[0].endswith("named") and asker.has_found(DIED, rpc):
+                continue
             if (outcome := await asker.ask(rpc, request)).code == Code.NOT_FOUND:
                 asker.made.is_gone(key)
             elif outcome.code == Code.DEADLINE_EXCEEDED:

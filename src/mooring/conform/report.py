@@ -12,6 +12,8 @@ from mooring.conform.finding import MADE_TWICE, Finding
 from mooring.conform.runner import End, Report, Result
 
 _WIDTH: Final = 100
+_LEFT_MAX: Final = 10
+"""Lines of what could not be deleted; JSON has all."""
 _BY_HAND: Final = (
     "A call by hand goes to the driver at $CSI_ENDPOINT, since the driver of this run has ended: start it, and export "
     "CSI_ENDPOINT=unix:///path/of.sock."
@@ -36,8 +38,9 @@ def _text(report: Report, address: str) -> Iterator[str]:
         yield from _of_a_rule(list(findings), address)
     if not address and any(one.by_hand(address) for one in report.findings):
         yield from (*_wrapped("", _BY_HAND), "")
-    for left in report.left:
-        yield f"not deleted: {left}"
+    yield from (f"not deleted: {left}" for left in report.left[:_LEFT_MAX])
+    if len(report.left) > _LEFT_MAX:
+        yield f"not deleted: {len(report.left) - _LEFT_MAX} more"
     yield summary(report)
 
 
@@ -78,7 +81,7 @@ def summary(report: Report) -> str:
 def _cut(report: Report) -> str:
     count = report.unmade
     missing = f": {count} {'check was' if count == 1 else 'checks were'} not made" if count else ""
-    return f"the run did not come to its end{missing}"
+    return f"{report.obstacle or 'the run did not come to its end'}{missing}"
 
 
 def _wrapped(head: str, text: str) -> list[str]:

@@ -53,6 +53,8 @@ class Report:
     left: list[str] = dataclasses.field(default_factory=list)
     is_whole: bool = False
     unmade: int = 0
+    obstacle: str = ""
+    """Why no check could be made."""
 
     @property
     def is_good(self) -> bool:

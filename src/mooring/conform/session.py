@@ -56,7 +56,7 @@ async def judge(asker: Asker, checks: Sequence[Check], clock: Clock, report: Rep
     try:
         await run(asker, checks, clock, report, on_result)
     except Stopped as reason:
-        report.left.append(f"nothing could be asked: {reason}")
+        report.obstacle = f"nothing could be asked: {reason}"
 
 
 def shares_mounts(path: Path) -> bool:
