@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+from pathlib import Path
+
 import pytest
 
 from mooring.base.errors import ConfigError
@@ -28,7 +31,10 @@ def test_the_forms(text: str, form: Form) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("./cmd", "is none of the three forms: unix:///path/of.sock, module:Class (or ./file.py:Class), or a command with"),
+        (
+            "./cmd",
+            "is none of the three forms: unix:///path/of.sock (or the path alone), module:Class (or ./file.py:Class), or a",
+        ),
         ("/run/csi.sock", "is none of the three forms"),
         ("module", "is none of the three forms"),
         ("tcp://1.2.3.4:5", "is none of the three forms"),
@@ -62,3 +68,11 @@ def test_options_say_the_node() -> None:
     form = parse_form("a:B", {"folder": "/data/{node}", "size": "5"})
     assert isinstance(form, PythonClass)
     assert {"folder": "/data/n2", "size": "5"} == form.for_node("n2")
+
+
+def test_a_path_alone_is_a_socket_where_one_is(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as served:
+        served.bind(str(tmp_path / "s"))
+        assert Socket(str(tmp_path / "s")) == parse_form(str(tmp_path / "s"))
+    with pytest.raises(ConfigError):
+        parse_form(str(tmp_path / "nothing"))
