@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
@@ -63,6 +63,11 @@ class PlaneController(Protocol):
     async def drain(self, timeout_s: float) -> bool: ...
 
 
+@runtime_checkable
+class _CallsDriver(Protocol):
+    def driver_returned(self) -> None: ...
+
+
 class Controllers:
     """All of them. cluster: the store as each sees it, by its name. session: started. has_agents: whether the nodes give signs of life.
 
@@ -104,6 +109,7 @@ class Controllers:
             self._makers["snapshot-controller"] = lambda runtime: SnapshotController(runtime, options)
             self._makers[SNAPSHOTTER] = functools.partial(self._snapshotter, groups=extras.group_snapshots)
         self._controllers = {who: make(self._runtime(who)) for who, make in self._makers.items()}
+        session.on_return(self._driver_returned)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -132,9 +138,7 @@ class Controllers:
     def _attacher(self, runtime: Runtime) -> Attacher:
         info = self._session.info
         events = EventRecorder(runtime.cluster, f"external-attacher {info.name}", clock=self._clock, randomness=self._randomness)
-        attacher = Attacher(runtime, self._driver(ATTACHER), info, AttacherOptions(), events=events)
-        self._session.on_return(attacher.driver_returned)
-        return attacher
+        return Attacher(runtime, self._driver(ATTACHER), info, AttacherOptions(), events=events)
 
     def _attach_detach(self, runtime: Runtime, *, force_after_s: float) -> AttachDetach:
         """Attachments are made as the attacher of this process would make them, which saves it a write each."""
@@ -150,21 +154,20 @@ class Controllers:
         info = self._session.info
         events = EventRecorder(runtime.cluster, f"{info.name}_dev", clock=self._clock, randomness=self._randomness)
         intents = Journal(runtime.cluster, JournalLocation(NAMESPACE, info.name), self._randomness.uid(), self._clock)
-        provisioner = Provisioner(runtime, self._driver(PROVISIONER), info, ProvisionerOptions(), events, intents=intents)
-        self._session.on_return(provisioner.driver_returned)
-        return provisioner
+        return Provisioner(runtime, self._driver(PROVISIONER), info, ProvisionerOptions(), events, intents=intents)
 
     def _resizer(self, runtime: Runtime, *, on_node: bool) -> Resizer:
         info = self._session.info
         events = EventRecorder(runtime.cluster, f"external-resizer {info.name}", clock=self._clock, randomness=self._randomness)
-        resizer = Resizer(runtime, self._driver(RESIZER), info, ResizerOptions(), events, on_node=on_node)
-        self._session.on_return(resizer.driver_returned)
-        return resizer
+        return Resizer(runtime, self._driver(RESIZER), info, ResizerOptions(), events, on_node=on_node)
 
     def _snapshotter(self, runtime: Runtime, *, groups: bool) -> Snapshotter:
-        snapshotter = Snapshotter(runtime, self._driver(SNAPSHOTTER), self._session.info, SnapshotterOptions(groups=groups))
-        self._session.on_return(snapshotter.driver_returned)
-        return snapshotter
+        return Snapshotter(runtime, self._driver(SNAPSHOTTER), self._session.info, SnapshotterOptions(groups=groups))
+
+    def _driver_returned(self) -> None:
+        for controller in self._controllers.values():
+            if isinstance(controller, _CallsDriver):
+                controller.driver_returned()
 
     async def start_all(self, group: asyncio.TaskGroup) -> None:
         """Returns once all caches are filled. group: of their tasks, also of those that are started again."""
