@@ -24,42 +24,33 @@ COMBINED_PREFIX: Final = "(combined from similar events): "
 BURST: Final = 25
 REFILL_S: Final = 300.0
 REMEMBERED_MAX: Final = 4096
-EVENT_S: Final = 3600.0
-"""How long an API server keeps an Event after its last write, as shipped: then there is none any more whose count could go up."""
+REPEATED_S: Final = 1200.0
+"""The same event after that time begins anew. Retries come at least each five minutes, as shipped."""
 
 V = TypeVar("V")
 
 
 class Recent(Generic[V]):
-    """The values used last, by key. One that is unused for `kept_s` goes; beyond the bound, the one unused the longest."""
+    """The values used last, by key, each until its time is over; beyond the bound, the one unused the longest goes."""
 
-    def __init__(self, kept_s: float, size_max: int = REMEMBERED_MAX) -> None:
+    def __init__(self, size_max: int = REMEMBERED_MAX) -> None:
         self._values: OrderedDict[Hashable, tuple[V, Instant]] = OrderedDict()
-        self._kept_s, self._size_max = kept_s, size_max
+        self._size_max = size_max
 
     def __len__(self) -> int:
         return len(self._values)
 
     def get(self, key: Hashable, now: Instant) -> V | None:
-        self._forget(now)
-        found = self._values.get(key)
-        if found is None:
-            return None
-        self.put(key, found[0], now)
-        return found[0]
+        """None for one whose time is over."""
+        value, until = self._values.get(key, (None, now))
+        return value if now <= until else None
 
-    def put(self, key: Hashable, value: V, now: Instant) -> None:
-        self._values[key] = value, now
+    def put(self, key: Hashable, value: V, now: Instant, kept_s: float) -> None:
+        """kept_s: how long the value means anything."""
+        self._values[key] = value, now + kept_s
         self._values.move_to_end(key)
-        if len(self._values) > self._size_max:
+        while len(self._values) > self._size_max or next(iter(self._values.values()))[1] < now:
             self._values.popitem(last=False)
-
-    def _forget(self, now: Instant) -> None:
-        while self._values:
-            key, (_, used_at) = next(iter(self._values.items()))
-            if now - used_at <= self._kept_s:
-                return
-            del self._values[key]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -92,9 +83,9 @@ class Correlator:
     """Correlates the events of one source."""
 
     def __init__(self) -> None:
-        self._similar: Recent[dict[str, None]] = Recent(SIMILAR_S)
-        self._tallies: Recent[CorrelatedEvent] = Recent(EVENT_S)
-        self._buckets: Recent[tuple[float, Instant]] = Recent(BURST * REFILL_S)
+        self._similar: Recent[dict[str, None]] = Recent()
+        self._tallies: Recent[CorrelatedEvent] = Recent()
+        self._buckets: Recent[tuple[float, Instant]] = Recent()
 
     def correlate(self, occurrence: Occurrence, now: Instant) -> tuple[Occurrence, CorrelatedEvent] | None:
         """The occurrence to send, and its tally. None for spam, which is counted all the same."""
@@ -112,14 +103,12 @@ class Correlator:
         many = len(messages) >= SIMILAR_MAX
         if many:
             del messages[next(iter(messages))]  # one place stays free, so this never grows
-        self._similar.put(kind, messages, now)
+        self._similar.put(kind, messages, now, SIMILAR_S)
         return many
 
     def _count(self, key: Hashable, occurrence: Occurrence, now: Instant) -> CorrelatedEvent:
-        tally = self._tallies.get(key, now)
-        if tally is None:
-            tally = CorrelatedEvent(0, occurrence.at)
-            self._tallies.put(key, tally, now)
+        tally = self._tallies.get(key, now) or CorrelatedEvent(0, occurrence.at)
+        self._tallies.put(key, tally, now, REPEATED_S)
         tally.count += 1
         return tally
 
@@ -128,5 +117,6 @@ class Correlator:
         tokens, last = self._buckets.get(about, now) or (float(BURST), now)
         tokens = min(float(BURST), tokens + (now - last) / REFILL_S)
         allowed = tokens >= 1.0
-        self._buckets.put(about, (tokens - 1.0 if allowed else tokens, now), now)
+        left = tokens - 1.0 if allowed else tokens
+        self._buckets.put(about, (left, now), now, (BURST - left) * REFILL_S)  # then it is full again
         return allowed

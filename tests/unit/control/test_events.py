@@ -368,22 +368,20 @@ def test_texts_are_shortened_to_valid_utf8(text: str, expected: str):
 
 
 def test_what_is_remembered_is_bounded():
-    recent: Recent[int] = Recent(10.0, size_max=3)
-    for number in range(3):
-        recent.put(number, number, 0.0)
-    recent.get(0, 0.0)
-    recent.put(3, 3, 0.0)
+    recent: Recent[int] = Recent(size_max=3)
+    for number in (0, 1, 2, 0, 3):
+        recent.put(number, number, 0.0, 10.0)
     assert [recent.get(number, 0.0) for number in range(4)] == [0, None, 2, 3]
     assert len(recent) == 3
 
 
-def test_what_is_unused_for_long_is_forgotten():
-    recent: Recent[int] = Recent(10.0)
-    for number in range(3):
-        recent.put(number, number, float(number))
-    assert recent.get(0, 5.0) == 0
-    assert (recent.get(1, 11.5), len(recent)) == (None, 2)
-    assert (recent.get(0, 15.0), recent.get(2, 15.0), len(recent)) == (0, None, 1)
+def test_what_is_over_is_forgotten():
+    recent: Recent[int] = Recent()
+    recent.put("short", 1, 0.0, 10.0)
+    recent.put("long", 2, 0.0, 100.0)
+    assert (recent.get("short", 10.0), recent.get("short", 10.1)) == (1, None)
+    recent.put("new", 3, 11.0, 10.0)
+    assert ([recent.get(key, 11.0) for key in ("short", "long", "new")], len(recent)) == ([None, 2, 3], 2)
 
 
 def test_nothing_is_kept_of_objects_that_are_long_quiet():
@@ -391,7 +389,7 @@ def test_nothing_is_kept_of_objects_that_are_long_quiet():
     for number in range(1000):
         pod = msgspec.structs.replace(POD, name=f"pod-{number}")
         correlator.correlate(Occurrence(pod, "Normal", "A", "attached", ""), now=number * 60.0)
-    assert (len(correlator._tallies), len(correlator._similar), len(correlator._buckets)) == (61, 11, 126)
+    assert (len(correlator._tallies), len(correlator._similar), len(correlator._buckets)) == (21, 11, 6)
 
 
 def test_an_object_with_endless_messages_does_not_fill_memory():

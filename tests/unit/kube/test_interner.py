@@ -103,6 +103,14 @@ def test_drivers_of_nodes_share_their_names():
     assert nodes[0].spec.drivers[0].name is nodes[1].spec.drivers[0].name
 
 
+def test_an_objects_metadata_is_not_remembered():
+    """It has the object's uid: no other is like it."""
+    interner = Interner()
+    for number in range(100):
+        interner.shared(decoded(number))
+    assert not [one for one in (*interner._young.values(), *interner._old.values()) if isinstance(one, ObjectMeta)]
+
+
 def test_a_nodes_long_lists_do_not_fill_the_table():
     """Its report is new each time, and each has all its volumes."""
     interner = Interner()

@@ -38,7 +38,8 @@ class Interner:
     def shared(self, obj: S) -> S:
         """The same object, its parts replaced by equal ones that are shared. Anything but a struct is given back as it is.
 
-        A part with a long list in it is not remembered itself, its own parts are: a table full of them would be larger than the cache.
+        A part with a long list in it, or an object's metadata, is not remembered itself, its own parts are: no other object has it, and a
+        table full of them would be larger than the cache.
         """
         if isinstance(obj, msgspec.Struct):
             self._share_fields(obj)
@@ -70,7 +71,8 @@ class Interner:
             items = tuple([self._part(item) for item in value])
             return items if _is_long(items) else self._hashed(items)
         if isinstance(value, msgspec.Struct):
-            return self._hashed(value) if self._share_fields(value) else value
+            is_short = self._share_fields(value)
+            return self._hashed(value) if is_short and type(value) is not ObjectMeta else value
         return value
 
     def _mapping(self, value: dict[Any, Any]) -> Any:
