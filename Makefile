@@ -90,7 +90,7 @@ soak-large: .venv/ready real-parts ## MINUTES (30) of a large cluster under load
 	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BIN)/python -m tests.soak.large --minutes $(MINUTES) $(ARGS)
 
 .PHONY: soak-virtual
-soak-virtual: .venv/ready ## HOURS (8) of the whole plane in virtual time: what grows?
+soak-virtual: .venv/ready ## HOURS (8) of the plane, leaping: what grows?
 	@$(BIN)/python -m tests.soak.virtual --hours $(HOURS) $(ARGS)
 
 .PHONY: soak-wires

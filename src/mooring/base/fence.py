@@ -41,6 +41,12 @@ def refusal() -> Fence | None:
     return lambda: f"the call was not sent: {why}" if (why := fence()) else ""
 
 
+def refused() -> str:
+    """Why the caller's call may not be sent now; "" where it may. For the last moment before a transport sends it."""
+    why = refusal()
+    return "" if why is None else why()
+
+
 def closed() -> str:
     """The reason that who asks may not send anything any more; "" while it may, and for who is behind no fence."""
     fence = current()

@@ -12,10 +12,11 @@ import os
 import socket
 from typing import Final
 
+from mooring.base import fence
 from mooring.base.errors import ConfigError
 from mooring.base.log import logger
 from mooring.csi.address import ABSENT, socket_path, trouble
-from mooring.csi.errors import DriverError, check_fence
+from mooring.csi.errors import DriverError
 from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.errors import DEADLINE_TEXT, dial_text, preface_text
 from mooring.wire.grpc.events import Answered
@@ -123,6 +124,11 @@ class DriverSocket:
         """True while there is a connection, as far as anybody has noticed."""
         return self._link is not None
 
+    @property
+    def is_connecting(self) -> bool:
+        """True while somebody listens who has not said yet that it speaks HTTP/2."""
+        return self._attempt is not None
+
     async def lost(self) -> None:
         """Returns when the driver can't be reached any more, without a call being made; at once if it can't be now."""
         self._check_open()
@@ -139,7 +145,8 @@ class DriverSocket:
         if (link := self._usable()) is None:
             link = await self._connected(timeout_s)
             left_s = max(ends_at - self._loop.time(), 0.001)
-        check_fence()
+        if refusal := fence.refused():
+            raise DriverError(Code.CANCELED, refusal)
         answered = await link.call(path, message, left_s)
         if answered.code != Code.OK:
             raise error_of(answered, is_late=self._loop.time() >= ends_at - _DEADLINE_SLACK_S)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from mooring.base import fence
 from mooring.wire.grpc.codes import Code
 from mooring.wire.grpc.errors import RpcError
 
@@ -30,10 +29,3 @@ class DriverError(RpcError):
     def final(self) -> bool:
         """True when the operation is for sure not in progress."""
         return self.code not in NON_FINAL
-
-
-def check_fence() -> None:
-    """To be called by a transport in the last moment before it sends a call. Raises DriverError (Canceled) for work that may not act."""
-    refusal = fence.refusal()
-    if refusal is not None and (why := refusal()):
-        raise DriverError(Code.CANCELED, why)

@@ -12,12 +12,13 @@ from typing import Protocol
 
 from google.protobuf.message import Message
 
+from mooring.base import fence
 from mooring.base.clock import Clock, ending_in
 from mooring.base.log import logger
 from mooring.base.logform import Lines
 from mooring.csi.client import Client
 from mooring.csi.driver import A, Call, Q, Rpc
-from mooring.csi.errors import DriverError, check_fence
+from mooring.csi.errors import DriverError
 from mooring.csi.metrics import CallMetrics
 from mooring.csi.redact import scrubbed
 from mooring.wire.grpc.codes import Code
@@ -51,7 +52,8 @@ class InProcessDriver(Client):
         """Returns at once."""
 
     async def _send(self, rpc: Rpc[Q, A], request: Q, call: Call) -> A:
-        check_fence()
+        if refusal := fence.refused():
+            raise DriverError(Code.CANCELED, refusal)
         method: Method | None = getattr(self._plugin, rpc.attribute, None)
         if method is None:
             raise DriverError(Code.UNIMPLEMENTED, f"method {rpc.name} not implemented")

@@ -7,6 +7,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final
+from weakref import WeakSet
 
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
@@ -15,6 +16,7 @@ from mooring.conform.watched import Sight, Watch
 from mooring.csi.book.rule import Breach
 from mooring.csi.book.watcher import Watcher
 from mooring.csi.driver import A, Call, Q, Rpc
+from mooring.csi.driver_socket import DriverSocket
 from mooring.csi.errors import DriverError
 from mooring.csi.redact import redacted
 from mooring.dev.story import Story
@@ -62,8 +64,15 @@ class DriverCalls:
         self._watcher = Watcher(lambda _: None, now=drivers_s)
         self.made: list[DriverCall] = []
         self.under_way = 0
+        self.sockets: WeakSet[DriverSocket] = WeakSet()
+        """Of the clients, where the driver is a process."""
         self._being_killed: Counter[str] = Counter()
         self._kills: Counter[str] = Counter()
+
+    @property
+    def is_busy(self) -> bool:
+        """True while the driver has something to answer, if only that it is there."""
+        return self.under_way > 0 or any(socket.is_connecting for socket in self.sockets)
 
     @property
     def breaches(self) -> tuple[Breach, ...]:

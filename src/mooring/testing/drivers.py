@@ -154,6 +154,7 @@ class OverSocket(WireDriver):
     def __init__(self, address: str, calls: DriverCalls, where: str, *, clock: Clock, metrics: CallObserver | None = None) -> None:
         super().__init__(address, clock=clock, metrics=metrics)
         self._calls, self._where = calls, where
+        calls.sockets.add(self.socket)
 
     async def _send(self, rpc: Rpc[Q, A], request: Q, call: Call) -> A:
         return await self._calls.make(rpc, request, call, self._where, super()._send)

@@ -121,7 +121,7 @@ async def _plane(
     ports = Ports(folder, clock, randomness, Story(PlainScreen(story), clock), stay, drivers_s)
     async with running(wanted, ports) as plane:
         if isinstance(time, RealTime):
-            time.loop.busy = lambda: plane.calls.under_way > 0
+            time.loop.busy = lambda: plane.calls.is_busy
         async with _served(plane, time) if serves else contextlib.nullcontext():
             yield plane
 

@@ -104,8 +104,9 @@ async def test_each_is_the_one_that_the_controller_sends(mooring_cluster: Cluste
     assert built == await requests.from_volume("ControllerUnpublishVolume", pv, Where("n2")), "without the attachment"
 
     await cluster.pause("provisioner")
-    await (await claim.delete()).gone()
+    await claim.delete()
     await cluster.passes(seconds=5)
+    assert await claim.find() is None
     built = await requests.from_volume("DeleteVolume", pv)
     assert built == Built(await sent_when_it_goes_on(cluster, "provisioner", "DeleteVolume", cluster.passes(minutes=1)))
     assert {"password": "of provisioner"} == dict(built.request.secrets)  # type: ignore[attr-defined]
