@@ -15,9 +15,14 @@ _MIDDLE_GENERATION = 1
 
 
 def settle() -> None:
-    """The collector leaves alone what there is now. A cycle that is there already, and ends later, is never freed: call it seldom."""
+    """The collector leaves alone what there is now, until `thaw`. A cycle that is there already is not freed before: call it seldom."""
     gc.collect(_MIDDLE_GENERATION)
     gc.freeze()
+
+
+def thaw() -> None:
+    """The collector looks at everything again: a part that is full of cycles has ended."""
+    gc.unfreeze()
 
 
 def trim() -> None:

@@ -40,6 +40,20 @@ def test_a_fresh_cycle_is_collected_before_all_is_left_alone():
     assert name not in {id(one) for one in gc.get_objects()}
 
 
+def test_what_has_ended_is_freed_after_a_thaw():
+    cycle: list[object] = []
+    cycle.append(cycle)
+    name = id(cycle)
+    heap.settle()
+    del cycle
+    gc.collect()
+    gc.unfreeze()
+    assert name in {id(one) for one in gc.get_objects()}
+    heap.thaw()
+    gc.collect()
+    assert name not in {id(one) for one in gc.get_objects()}
+
+
 def test_free_memory_is_given_back_or_nothing_happens():
     heap.trim()
     heap.trim()

@@ -22,6 +22,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 from mooring.api.meta import Key, Kind, Object, key_of
+from mooring.base import heap
 from mooring.base.clock import Clock, Instant
 from mooring.base.randomness import Random
 from mooring.kube.cache.feed import Feed, FeedReader, Handler
@@ -233,6 +234,7 @@ class Informer(Generic[T]):
         finally:
             self._run.is_running = False
             self._feed.synced.clear()
+            heap.thaw()  # what has followed is about to end, and would stay for ever
 
     async def _resync(self) -> None:
         await self.synced()
