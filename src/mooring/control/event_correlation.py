@@ -24,8 +24,9 @@ COMBINED_PREFIX: Final = "(combined from similar events): "
 BURST: Final = 25
 REFILL_S: Final = 300.0
 REMEMBERED_MAX: Final = 4096
-REPEATED_S: Final = 1200.0
-"""The same event after that time begins anew. Retries come at least each five minutes, as shipped."""
+REPEATED_S: Final = 2400.0
+"""A warning after that time begins anew; what stays wrong is told more often (`control/decision.py`). Other events are hardly ever
+repeated: their tally is kept as long as their messages."""
 
 V = TypeVar("V")
 
@@ -108,7 +109,7 @@ class Correlator:
 
     def _count(self, key: Hashable, occurrence: Occurrence, now: Instant) -> CorrelatedEvent:
         tally = self._tallies.get(key, now) or CorrelatedEvent(0, occurrence.at)
-        self._tallies.put(key, tally, now, REPEATED_S)
+        self._tallies.put(key, tally, now, REPEATED_S if occurrence.type == "Warning" else SIMILAR_S)
         tally.count += 1
         return tally
 

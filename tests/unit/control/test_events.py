@@ -13,6 +13,7 @@ from mooring.api.core import EVENTS, ObjectReference
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
 from mooring.base.text import shortened
+from mooring.control.decision import TELL_S
 from mooring.control.event_correlation import BURST, COMBINED_PREFIX, Correlator, Occurrence, Recent
 from mooring.control.events import FORBIDDEN_S, LINGER_S, MESSAGE_BYTES_MAX, WAITING_MAX, EventRecorder
 from mooring.kube.cluster import PatchType, Request
@@ -384,12 +385,20 @@ def test_what_is_over_is_forgotten():
     assert ([recent.get(key, 11.0) for key in ("short", "long", "new")], len(recent)) == ([None, 2, 3], 2)
 
 
+def test_what_is_told_again_and_again_goes_on_counting():
+    correlator, warning = Correlator(), Occurrence(POD, "Warning", "Pending", "it waits", "")
+    tallies = [correlator.correlate(warning, now=number * TELL_S) for number in range(3)]
+    assert [1, 2, 3] == [number for number, found in enumerate(tallies, start=1) if found is not None]
+    assert tallies[-1] is not None
+    assert tallies[-1][1].count == 3
+
+
 def test_nothing_is_kept_of_objects_that_are_long_quiet():
     correlator = Correlator()
     for number in range(1000):
         pod = msgspec.structs.replace(POD, name=f"pod-{number}")
         correlator.correlate(Occurrence(pod, "Normal", "A", "attached", ""), now=number * 60.0)
-    assert (len(correlator._tallies), len(correlator._similar), len(correlator._buckets)) == (21, 11, 6)
+    assert (len(correlator._tallies), len(correlator._similar), len(correlator._buckets)) == (11, 11, 6)
 
 
 def test_an_object_with_endless_messages_does_not_fill_memory():
