@@ -102,9 +102,10 @@ class Samples:
         self.points: dict[str, list[Point]] = collections.defaultdict(list)
 
     def take(self) -> str:
-        """What the harness itself keeps of calls is dropped before. Gives a line."""
-        plane = self._cluster.aio.plane
-        plane.calls.made.clear()
+        """What the harness itself keeps, calls and its story, is dropped before. Gives a line."""
+        self._cluster.aio.plane.calls.made.clear()
+        self._cluster._story.seek(0)
+        self._cluster._story.truncate(0)
         gc.collect()
         values = {
             "blocks of Python": float(sys.getallocatedblocks()),
