@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench.scale.lived import Size, pages
+from bench.scale.lived import Size, pages_told
 from mooring.apiserver.disk import file as durable
 from mooring.apiserver.disk.file import ObjectFile
 from mooring.apiserver.disk.rows import DiskRow
@@ -77,21 +77,13 @@ class EmbeddedPlane(ControlPlane):
     def fill(self, size: Size) -> None:
         """Adds every object of the cluster to the folder, while the server is not running. Tells how far it is."""
         path = self.folder / "state" / NAME
-        began = told = time.monotonic()
         file = ObjectFile(path, durable.read(path), careful=False)
-        done = taken = 0
-        for page in pages(size, _PAGE_BYTES):
+        for page in pages_told(size, _PAGE_BYTES, "the file"):
             file.append([_row(key.decode(), body, file.version + number) for number, (key, body) in enumerate(page, start=1)])
-            done, taken = done + len(page), taken + sum(len(body) for _, body in page)
             while file.is_long:
                 file.fold()
-            if time.monotonic() - told > 5:
-                told = time.monotonic()
-                print(f"{done} of {size.objects} objects are in the file, {taken >> 20} MiB", file=sys.stderr, flush=True)
         file.jump()
         file.close()
-        assert done == size.objects, f"{done} objects were stored, of {size.objects}"
-        print(f"{done} objects, {taken >> 20} MiB, in the file after {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
 
     # -- access
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -369,6 +371,20 @@ def _time(number: int) -> str:
 
 def _ip(number: int) -> str:
     return f"10.{number // 65536 % 256}.{number // 256 % 256}.{number % 256}"
+
+
+def pages_told(size: Size, bytes_max: int, where: str) -> Iterator[Sequence[tuple[bytes, bytes]]]:
+    """As `pages`; tells on stderr how far the storing of them is. where: they are stored."""
+    began = told = time.monotonic()
+    done = taken = 0
+    for page in pages(size, bytes_max):
+        yield page
+        done, taken = done + len(page), taken + sum(len(body) for _, body in page)
+        if time.monotonic() - told > 5:
+            told = time.monotonic()
+            print(f"{done} of {size.objects} objects are in {where}, {taken >> 20} MiB", file=sys.stderr, flush=True)
+    assert done == size.objects, f"{done} objects were stored, of {size.objects}"
+    print(f"{done} objects, {taken >> 20} MiB, in {where} after {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
 
 
 def pages(size: Size, bytes_max: int) -> Iterator[Sequence[tuple[bytes, bytes]]]:

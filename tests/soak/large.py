@@ -17,7 +17,6 @@ import signal
 import sys
 import time
 from collections.abc import AsyncGenerator, Iterable
-from pathlib import Path
 from typing import Any, Final
 
 from bench.contender import LoadDriver, build_driver
@@ -33,6 +32,7 @@ from mooring.api.volume_names import unique_name
 from mooring.kube.cluster import EVERYTHING, Cluster, Page, Request, Selection, Verb, WatchEvent
 from mooring.kube.errors import AlreadyExists, ApiError, NotFound, ServerError, TooManyRequests, Unreachable
 from tests.soak import counted
+from tests.soak.meter import disk_mib, open_files, rss_mib
 from tests.soak.slopes import Bound, Point, growth
 from tests.support.programs import Program
 
@@ -202,12 +202,11 @@ class Samples:
         now, cast = time.monotonic(), self._cast
         if now - cast.controllers_began > SETTLED_S:
             found = counted.read(cast.counts)
-            rss, files = _taken(cast.controllers.pid)
-            self._add(now, CONTROLLERS, (rss, float(found[-1].blocks), float(found[-1].tasks), float(files)))
+            pid = cast.controllers.pid
+            self._add(now, CONTROLLERS, (rss_mib(pid), float(found[-1].blocks), float(found[-1].tasks), float(open_files(pid))))
         if FAULT_S / 2 < now - cast.server_began < 2 * FAULT_S:  # of one age: a server's history fills up for minutes
-            rss, files = _taken(self._plane.pids()[0])
-            disk = sum(file.stat().st_blocks * 512 for file in (self._plane.folder / "state").rglob("*") if file.is_file()) / 2**20
-            self._add(now, SERVER, (rss, disk, float(files), float(leases)))
+            (pid,), state = self._plane.pids(), self._plane.folder / "state"
+            self._add(now, SERVER, (rss_mib(pid), disk_mib(state), float(open_files(pid)), float(leases)))
 
     def _add(self, now: float, bounds: Iterable[Bound], values: Iterable[float]) -> None:
         for bound, value in zip(bounds, values, strict=True):
@@ -223,12 +222,6 @@ class Samples:
 
     def line(self) -> str:
         return "  ".join(f"{what.split(',')[0]} {points[-1][1]:.0f}" for what, points in self.points.items() if points)
-
-
-def _taken(pid: int) -> tuple[float, int]:
-    """MiB resident, open files."""
-    rss = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096 / 2**20
-    return rss, len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
 async def _soak(plane: EmbeddedPlane, options: argparse.Namespace) -> list[str]:

@@ -48,12 +48,24 @@ LIMITS: Final = (
 
 def take(pid: int, folder: Path, at_s: float, latencies_s: Sequence[float], over_s: float) -> Sample:
     """A sample of a process and the folder that it writes to."""
-    rss = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
-    disk = sum(file.stat().st_blocks * 512 for file in folder.rglob("*") if file.is_file())
-    files = len(list(Path(f"/proc/{pid}/fd").iterdir()))
     ordered = sorted(latencies_s) or [0.0]
     p50, p99 = (1000 * ordered[min(len(ordered) - 1, int(len(ordered) * part))] for part in (0.5, 0.99))
-    return Sample(at_s, rss / 2**20, disk / 2**20, files, p50, p99, len(latencies_s) / over_s)
+    return Sample(at_s, rss_mib(pid), disk_mib(folder), open_files(pid), p50, p99, len(latencies_s) / over_s)
+
+
+def rss_mib(pid: int) -> float:
+    """Of memory, resident."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE / 2**20
+
+
+def disk_mib(folder: Path) -> float:
+    """Of all files below it, as the file system counts them."""
+    return sum(file.stat().st_blocks * 512 for file in folder.rglob("*") if file.is_file()) / 2**20
+
+
+def open_files(pid: int | str) -> int:
+    """Sockets and pipes are among them. pid: or "self"."""
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
 def grown(samples: Sequence[Sample], limits: Sequence[Limit] = LIMITS) -> list[str]:

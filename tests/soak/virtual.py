@@ -14,11 +14,11 @@ import itertools
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Final
 
 from mooring.testing.opening import ClusterOfTest, a_cluster
 from tests.soak.counted import tasks_count
+from tests.soak.meter import open_files
 from tests.soak.slopes import Bound, Point, growth
 
 AT_ONCE: Final = 50
@@ -110,7 +110,7 @@ class Samples:
         values = {
             "blocks of Python": float(sys.getallocatedblocks()),
             "tasks": float(tasks_count()),
-            "open files": float(len(list(Path("/proc/self/fd").iterdir()))),
+            "open files": float(open_files("self")),
             **{kind: float(len(self._cluster.objects(kind))) for kind in COUNTED},
         }
         for what, value in values.items():
