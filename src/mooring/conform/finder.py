@@ -113,10 +113,6 @@ class Finder:
         """True for a rule that any check has found broken by this call."""
         return (rule.number, rpc.name) in self.met
 
-    def seen(self, rule: Rule) -> bool:
-        """True for a rule that this check has found broken."""
-        return any(one.breach.rule is rule and one.check == self.check for one in self.findings)
-
     def has_seen(self, *rules: Rule) -> bool:
         """True where this check has seen one of these rules broken, told with whichever check."""
         return not self.broken.get(self.check, set()).isdisjoint(rule.number for rule in rules)

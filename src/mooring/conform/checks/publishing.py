@@ -160,7 +160,7 @@ async def unmount_removes(asker: Asker) -> None:
     whole = await begin(asker)
     await whole.to_pod()
     await step(whole, Driver.node_unpublish_volume, REFUSED)
-    if asker.looks_there(whole.target) and not asker.seen(LEFT):
+    if asker.looks_there(whole.target) and not asker.has_seen(LEFT):
         asker.finds(LEFT, Driver.node_unpublish_volume, whole.unmount(), f"{whole.target} is still there")
 
 
