@@ -24,9 +24,9 @@ COMBINED_PREFIX: Final = "(combined from similar events): "
 BURST: Final = 25
 REFILL_S: Final = 300.0
 REMEMBERED_MAX: Final = 4096
-REPEATED_S: Final = 2400.0
-"""A warning after that time begins anew; what stays wrong is told more often (`control/decision.py`). Other events are hardly ever
-repeated: their tally is kept as long as their messages."""
+COUNTED_S: Final = {"Warning": 2400.0, "Normal": 1300.0}
+"""An event after that time begins anew. What stays so is told again every ten minutes (`control/events.py`): each may be late by another
+such time. Failures are tried again with growing pauses, so theirs may be missed more often."""
 
 V = TypeVar("V")
 
@@ -109,7 +109,7 @@ class Correlator:
 
     def _count(self, key: Hashable, occurrence: Occurrence, now: Instant) -> CorrelatedEvent:
         tally = self._tallies.get(key, now) or CorrelatedEvent(0, occurrence.at)
-        self._tallies.put(key, tally, now, REPEATED_S if occurrence.type == "Warning" else SIMILAR_S)
+        self._tallies.put(key, tally, now, COUNTED_S[occurrence.type])
         tally.count += 1
         return tally
 
