@@ -10,6 +10,7 @@ from unittest import mock
 from mooring.api.storage import VolumeAttachment
 from mooring.control.lease.elector import LeaderElector
 from mooring.kube.cache import reflector
+from mooring.kube.cache.reflector import Reflector
 from mooring.sidecars.attacher import decide, writes
 from mooring.sidecars.attacher.telling import Telling
 from mooring.sidecars.attacher.view import BY_VOLUME, View, volume_of
@@ -19,6 +20,15 @@ from tests.sim.planting import Bug, both, set_backs_are_not_noticed
 def _fence_stays_open() -> contextlib.AbstractContextManager[Any]:
     """Who leads sends as long as it runs, also after it stood still."""
     return mock.patch.object(LeaderElector, "_fence_of_term", return_value=lambda: "")
+
+
+def _standby_begins_behind() -> contextlib.AbstractContextManager[Any]:
+    """Who wins the Lease begins with what its watch has told so far, however late that is."""
+
+    async def at_once(self: Reflector[Any]) -> None:
+        """Nothing is caught up with."""
+
+    return mock.patch.object(Reflector, "caught_up", at_once)
 
 
 def _undos_silence_the_next() -> contextlib.AbstractContextManager[Any]:
@@ -67,6 +77,7 @@ _NOT_WELL: Final = {
 
 BUGS: Final[Mapping[str, Bug]] = {
     "fence-stays-open": Bug(_fence_stays_open, {"no-lease"}, first_seed=11),
+    "standby-begins-behind": Bug(_standby_begins_behind, {"empty-write", *_NOT_WELL}, first_seed=259),
     "set-back-unnoticed": Bug(set_backs_are_not_noticed, _NOT_WELL, first_seed=25),
     "undos-silence-the-next": Bug(_undos_silence_the_next, {"silent"}, first_seed=915),
     "namesakes-are-strangers": Bug(_namesakes_are_strangers, {"two-nodes", "unpublish-wanted"}, first_seed=48),

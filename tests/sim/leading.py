@@ -4,7 +4,8 @@
     make = behind_lease(leases, "attacher", attacher, numbers)
     keepers = [Keeper(world, "attacher", make, numbers) for _ in range(plan.stops.replicas)]
 
-Each term has a number of its own, as if it were an incarnation, for nothing is left of the memory of an earlier term.
+Each term has a number of its own, as if it were an incarnation, for nothing is left of the memory of an earlier term. The work of the next
+term follows the API server while the process stands by (`Terms`), through a line that may be as late as any.
 
 | law      | broken when                                                                                                              |
 |----------|--------------------------------------------------------------------------------------------------------------------------|
@@ -37,6 +38,7 @@ from mooring.base.randomness import Random
 from mooring.control.lease.elector import LeaderElector
 from mooring.control.lease.record import Candidate, LeaseTimes, record_of
 from mooring.control.lease.reporter import LeaseMetrics
+from mooring.control.program.terms import LeasedWork, Terms
 from mooring.kube.cluster import EVERYTHING, Request, Selection, WatchEvent
 from tests.sim.keeper import Made
 from tests.sim.kubelets import Kubelets
@@ -134,9 +136,43 @@ class Term:
     def __init__(self, mortal: Mortal, number: int) -> None:
         self._mortal = mortal
         self.number, self.who = number, f"{mortal.program}#{number}"
+        self._at_begin: list[Callable[[], None]] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._mortal, name)
+
+    def at_begin(self, call: Callable[[], None]) -> None:
+        self._at_begin.append(call)
+
+    def begins(self) -> None:
+        for call in self._at_begin:
+            call()
+
+
+class TermWork:
+    """The work of one term, which stands by before. began: called when it begins."""
+
+    def __init__(self, made: Made, began: Callable[[TermWork], None]) -> None:
+        self.made, self._began = made, began
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.made[0], name)
+
+    async def follow(self) -> None:
+        await (self.made[0].follow() if hasattr(self.made[0], "follow") else asyncio.Event().wait())
+
+    async def caught_up(self) -> None:
+        if hasattr(self.made[0], "caught_up"):
+            await self.made[0].caught_up()
+
+    @property
+    def has_synced(self) -> bool:
+        return bool(getattr(self.made[0], "has_synced", True))
+
+    async def run(self) -> None:
+        _AT_WORK.set(True)
+        self._began(self)
+        await self.made[0].run()
 
 
 class Candidacy:
@@ -146,8 +182,9 @@ class Candidacy:
         self, world: Any, mortal: Mortal, leases: Leases, lock: str, make: Callable[[Any, Any], Made], numbers: Iterator[int]
     ) -> None:
         self._world, self._mortal, self._make, self._numbers = world, mortal, make, numbers
-        self._made: Made | None = None
         self._task: asyncio.Task[Any] | None = None
+        self._stop = asyncio.Event()
+        self._terms = Terms(LeasedWork(mortal.program, lock, self._next), self._stop)
         self._kubelets = leases.kubelets
         self._identity = mortal.who if self._kubelets is None else self._kubelets.begins(mortal)
         candidate = Candidate(lock, NAMESPACE, self._identity, TIMES, {}, "" if self._kubelets is None else NAMESPACE)
@@ -162,7 +199,7 @@ class Candidacy:
         """Until it was drained. Raises WorkOutlivesLease, with which a process ends."""
         self._task = asyncio.current_task()
         try:
-            await self._elector.run(self._term)
+            await self._terms.run(self._elector)
         finally:
             if self._mortal.alive:
                 self._check_told()
@@ -176,15 +213,16 @@ class Candidacy:
 
     async def drain(self, timeout_s: float) -> bool:
         """The work of the term ends, and with it the candidacy; a standby ends at once."""
-        if self._made is not None:
-            return await self._made[0].drain(timeout_s)
-        if self._task is not None:
-            self._task.cancel()
-        return True
+        self._stop.set()
+        self._terms.end()
+        if self._task is None:
+            return True
+        await asyncio.wait([self._task], timeout=timeout_s)
+        return self._task.done()
 
     def unsettled(self) -> list[str]:
         """Of the work that is under way."""
-        return [] if self._made is None else self._made[1].unsettled()
+        return self._terms.work.made[1].unsettled() if isinstance(self._terms.work, TermWork) else []
 
     @property
     def leads(self) -> bool:
@@ -202,16 +240,15 @@ class Candidacy:
         if self._task is not None:
             self._task.cancel()
 
-    async def _term(self) -> None:
-        _AT_WORK.set(True)
+    def _next(self) -> Any:
         term = Term(self._mortal, next(self._numbers))
-        self._world.story.tell(self._mortal.who, f"leads, as {term.who}")
-        self._check_told()
-        self._made = made = self._make(self._world, term)
-        try:
-            await made[0].run()
-        finally:
-            self._made = None
+
+        def began(work: TermWork) -> None:
+            self._world.story.tell(self._mortal.who, f"leads, as {term.who}")
+            self._check_told()
+            term.begins()
+
+        return TermWork(self._make(self._world, term), began)
 
 
 def behind_lease(leases: Leases, lock: str, make: Callable[[Any, Any], Made], numbers: Iterator[int]) -> Callable[[Any, Mortal], Made]:

@@ -17,6 +17,7 @@ from tests.sim.line import Line
 from tests.sim.mortal import Mortal
 from tests.sim.plan import Plan
 from tests.sim.standing import outside
+from tests.sim.tears import PLURAL
 from tests.sim.world import SimWorld
 
 PROGRAM: Final = "attacher"
@@ -36,10 +37,11 @@ def options_of(plan: Plan) -> AttacherOptions:
 
 def attacher(world: SimWorld, mortal: Mortal) -> Made:
     plan, tears = world.plan, world.laws.tears
-    tears.living = number = mortal.number
+    number = mortal.number
     driver = InProcessDriver(Endpoint(world, mortal), clock=world.clock)
     line = Line(world, mortal)
     line.on_shown = lambda plural, version: tears.shown(plural, version) if tears.living == number else None
+    mortal.at_begin(lambda: tears.begins(number, line.shown(PLURAL)))
     runtime = Runtime(outside(line), mortal.clock, Random(plan.seed * 1000 + number), world.metrics)
     return Attacher(runtime, driver, info_of(plan), options_of(plan)), line
 

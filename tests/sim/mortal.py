@@ -42,6 +42,10 @@ class Mortal:
         skew_s = world.stops.skew_s
         self.clock = SkewedClock(world.epoch_s, self._stills.uniform(-skew_s, skew_s)) if skew_s else world.clock
 
+    def at_begin(self, call: Callable[[], None]) -> None:
+        """Calls it when the work of this incarnation begins: here at once, behind a Lease when it leads."""
+        call()
+
     @property
     def may_stand_still(self) -> bool:
         """True where its plan has that, at all."""

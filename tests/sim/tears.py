@@ -81,6 +81,11 @@ class Tears:
             if found.pair == pair:
                 self._attached.pop(found.uid, None)  # what comes of this call is another question
 
+    def begins(self, number: int, version: int) -> None:
+        """An incarnation begins that has been shown the kind up to this version."""
+        self.living = number
+        self.shown(PLURAL, version)
+
     def shown(self, plural: str, version: int) -> None:
         """The attacher has been shown the kind up to this version."""
         if plural == PLURAL:

@@ -39,8 +39,10 @@ from tests.support.programs import Program
 SAMPLE_S: Final = 10.0
 FAULT_S: Final = 45.0
 STOPPED_S: Final = 5.0
-SETTLED_S: Final = 660.0
-"""From the last start of the controllers on until they are judged: what they remember of events is ten minutes long."""
+SETTLED_S: Final = 760.0
+"""From the last start of the controllers on until they are judged: what they remember of events is 700 seconds long."""
+EVENTS_S: Final = 300.0
+"""How long the API server keeps an Event: within an hour, as shipped, there would be more and more of them."""
 PATIENCE_S: Final = 60.0
 SPARES: Final = 400
 _PASSING: Final = (Unreachable, ServerError, TooManyRequests)
@@ -270,7 +272,7 @@ def main() -> int:
     parser.add_argument("--volumes", type=int, default=10_000, help="that pods use")
     parser.add_argument("--rate", type=float, default=3.0, help="pods a second that come and go")
     options = parser.parse_args()
-    plane = EmbeddedPlane()
+    plane = EmbeddedPlane(f"--event-ttl={EVENTS_S:g}s")
     try:
         plane.run()
         asyncio.run(_prepared(plane))

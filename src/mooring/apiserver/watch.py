@@ -23,6 +23,8 @@ from mooring.kube.cluster import EventType
 
 BOOKMARK_PERIOD_S: Final = 15.0
 """Differs from kube-apiserver (a minute): the version of a quiet watch stays young, so a reconnect does not meet 410."""
+LAST_BOOKMARK_S: Final = 2.0
+"""Before the time of a watch is over, as kube-apiserver: who goes on from there has a young version."""
 
 _TIMEOUT_S_MIN: Final = 1800.0
 
@@ -74,7 +76,7 @@ class Cursor:
         self._version = max(self._version, self._hub.shown)  # (nothing of this kind up to here)
         now = self._hub.clock.now()
         self.is_over = now >= self._end or self._hub.is_closed
-        if self._bookmarks and now >= self.wake_at:
+        if self._bookmarks and now >= self._bookmark_at:
             self._bookmark_at = self._next_bookmark()
             if self._version > self._hub.shown:
                 return None  # (the watch began with a version that is yet to come: none has been reached)
@@ -82,7 +84,9 @@ class Cursor:
         return None
 
     def _next_bookmark(self) -> float:
-        return self._hub.clock.now() + self._hub.randomness.jittered(BOOKMARK_PERIOD_S, 0.1)
+        now, last_at = self._hub.clock.now(), self._end - LAST_BOOKMARK_S
+        due_at = now + self._hub.randomness.jittered(BOOKMARK_PERIOD_S, 0.1)
+        return min(due_at, last_at) if now < last_at else due_at
 
 
 class WatchHub:

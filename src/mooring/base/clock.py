@@ -41,6 +41,11 @@ class LoopClock:
         await asyncio.sleep(max(0.0, seconds))
 
 
+async def give_way() -> None:
+    """Others have their turn. No clock's time passes, and no order is told of it."""
+    await asyncio.sleep(0)
+
+
 class SharedClock(LoopClock):
     """The same, of the loop that it is made in, and for other threads, too."""
 

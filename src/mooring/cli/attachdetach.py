@@ -12,7 +12,7 @@ from mooring.base.flags import Parsed, Section, flag
 from mooring.cli.limits import check_not_negative, check_workers
 from mooring.cli.process import Command, Machine, Setup, run_command
 from mooring.cli.settings import check_manager
-from mooring.cli.tables import BURST, EARLY_TAKEOVER, RATE, AsKubectlFlags, ManagerFlags
+from mooring.cli.tables import BURST, EARLY_TAKEOVER, RATE, WARM_STANDBY, AsKubectlFlags, ManagerFlags
 from mooring.cluster.attachdetach.options import AttachDetachOptions
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ class AttachDetachFlags(AttachDetachOptions, AsKubectlFlags, ManagerFlags):
         "leader-elect-labels", LABELS, {}, "Labels of the Lease, as key:value,key2:value2.", Section.ELECTION
     )
     early_takeover: bool = flag("leader-elect-early-takeover", BOOL, True, EARLY_TAKEOVER, Section.ELECTION)
+    warm_standby: bool = flag("leader-elect-warm-standby", BOOL, True, WARM_STANDBY, Section.ELECTION)
 
 
 def check(parsed: Parsed[AttachDetachFlags]) -> None:

@@ -88,12 +88,14 @@ class FlightRecorder(Generic[F]):
             from mooring.control.flight.ports import RecordedWork
 
             recorder, made = first.pop() if first else self._made(make, runtime, driver)
-            self._recorder = recorder
-            return RecordedWork(made.works[0].make_work, recorder)
+            return RecordedWork(made.works[0].make_work, recorder, lambda: self._is_now(recorder))
 
         leased = works.works[0]
         own = LeasedWork(leased.component, leased.lock_name, make_work, leased.starting, leased.namespace)
         return LeasedWorks((own,), works.beside)
+
+    def _is_now(self, recorder: Recorder) -> None:
+        self._recorder = recorder
 
     def _made(self, make: Make, runtime: Runtime, driver: Driver | None) -> tuple[Recorder, LeasedWorks]:
         from mooring.control.flight.ports import recorded

@@ -161,7 +161,7 @@ class Life(abc.ABC, Generic[F]):
             cluster = None
             if flags.leader_election:  # a client of its own, so that what throttles the work does not delay a renewal
                 cluster = await stack.enter_async_context(self._connect())
-            self._terms = tuple(Terms(leased, self._stop_requested) for leased in given.works)
+            self._terms = tuple(Terms(leased, self._stop_requested, warm=flags.warm_standby) for leased in given.works)
             beside = [] if given.beside is None else [group.create_task(_run(given.beside), name=f"{self._name}/beside")]
             async with asyncio.TaskGroup() as holding:
                 for terms in self._terms:

@@ -29,6 +29,7 @@ BURST: Final = dataclasses.replace(INT, show=lambda _: "")
 
 
 EARLY_TAKEOVER: Final = "Take the Lease of a replica at once if its kubelet reports that its container has ended."
+WARM_STANDBY: Final = "Fill the caches while another replica leads: the work goes on sooner when it ends."
 
 CONNECT_S_MAX: Final = 30.0
 """How long the Go sidecars of today wait for a driver's socket."""
@@ -194,6 +195,7 @@ class ElectionFlags:
         "leader-election-labels", LABELS, {}, "Labels of the Lease, as key:value,key2:value2.", Section.ELECTION
     )
     early_takeover: bool = flag("leader-election-early-takeover", BOOL, True, EARLY_TAKEOVER, Section.ELECTION)
+    warm_standby: bool = flag("leader-election-warm-standby", BOOL, True, WARM_STANDBY, Section.ELECTION)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

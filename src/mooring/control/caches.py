@@ -76,14 +76,16 @@ class Caches:
         self._wholes: dict[_Kept, _Whole] = {}
         self._own: dict[_Kept, _Own] = {}
         self._wanted = asyncio.Event()
-        self._is_share = False
+        self._undecided: set[Caches] = set()  # shares that may start at once, or follow first
+        self._is_share = self._is_muted = False
 
     def share(self) -> Caches:
         """For one manager of several on the same caches; `follow` runs them."""
         assert not self._is_share
         assert not self._own, "shared caches have no reader of their own"
         share = Caches(self._runtime, self._name)
-        share._wholes, share._wanted, share._is_share = self._wholes, self._wanted, True
+        share._wholes, share._wanted, share._undecided, share._is_share = self._wholes, self._wanted, self._undecided, True
+        self._undecided.add(share)
         return share
 
     def of(
@@ -159,24 +161,42 @@ class Caches:
         return tuple(own.informer for own in self._own.values() if own.awaited)
 
     def start(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
-        """The tasks that follow the API server; cancel them to end. A share has none: it follows the changes until its `end`."""
-        if not self._is_share:
+        """The tasks that follow the API server; cancel them to end. Where something follows it already, they end by themselves."""
+        if not self._is_share and not self._is_muted:
             return self._run_all(group)
+        self._undecided.discard(self)
         self._wanted.set()
-        for informer in self.informers:
-            informer.join()
-        return []
+        to_tell = [informer for informer in self.informers if informer.join()]
+        return [group.create_task(informer.tell_all(), name=f"{informer.name}/tell") for informer in to_tell]
 
     def end(self) -> None:
         """A share that was started follows no more changes."""
         for informer in self.informers if self._is_share else ():
             informer.leave()
 
-    async def follow(self) -> None:
-        """Follows the API server for all shares from the first start of one, until cancelled."""
-        await self._wanted.wait()
+    async def follow(self, *, at_once: bool = False) -> None:
+        """Follows the API server until cancelled: for all shares from the first start of one, or at once.
+
+        Caches without shares tell their readers nothing before they start. A share has the whole follow, once the last one wants it: a
+        share that is about to start would otherwise have to catch up with what is being listed.
+        """
+        if self._is_share:
+            self._undecided.discard(self)
+            if not self._undecided:
+                self._wanted.set()
+            return
+        if not at_once:
+            await self._wanted.wait()
+        if self._own:
+            self._is_muted = True
+            for informer in self.informers:
+                informer.leave()
         async with asyncio.TaskGroup() as group:
             self._run_all(group)
+
+    async def caught_up(self) -> None:
+        """Returns once every awaited cache has shown all that the API server has now."""
+        await asyncio.gather(*(informer.caught_up() for informer in self._awaited))
 
     def _run_all(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         informers = [whole.informer for whole in self._wholes.values()]

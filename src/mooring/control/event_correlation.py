@@ -24,9 +24,9 @@ COMBINED_PREFIX: Final = "(combined from similar events): "
 BURST: Final = 25
 REFILL_S: Final = 300.0
 REMEMBERED_MAX: Final = 4096
-COUNTED_S: Final = {"Warning": 2400.0, "Normal": 1300.0}
-"""An event after that time begins anew. What stays so is told again every ten minutes (`control/events.py`): each may be late by another
-such time. Failures are tried again with growing pauses, so theirs may be missed more often."""
+COUNTED_S: Final = {"Warning": 2400.0, "Normal": 700.0}
+"""An event after that time begins anew. What stays so is told again every ten minutes (`control/events.py`), failures now and then later:
+they are tried again with growing pauses."""
 
 V = TypeVar("V")
 

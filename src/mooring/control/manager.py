@@ -40,7 +40,18 @@ class Worker(Protocol):
 
 
 class Work(Worker, Protocol):
-    """The work of a program while it may act: one object for one term of leadership."""
+    """The work of a program while it may act: one object for one term of leadership.
+
+    A standby has the object of its next term, and lets it `follow`; then `run` begins with caches that are filled.
+    """
+
+    async def follow(self) -> None:
+        """Follows the API server, and does nothing else, until cancelled; it goes on beside `run`."""
+        ...
+
+    async def caught_up(self) -> None:
+        """Returns once caches that are followed have shown all that the API server has now; at once where none is followed yet."""
+        ...
 
     async def drain(self, timeout_s: float) -> bool:
         """As of Worker. False when timeout_s was too short."""
@@ -127,6 +138,14 @@ class Manager:
         """The obstacle to following the API server, "" for none that is known."""
         return self.caches.obstacle
 
+    async def follow(self) -> None:
+        """Fills the caches of a standby, until cancelled."""
+        await self.caches.follow(at_once=True)
+
+    async def caught_up(self) -> None:
+        """Returns once the caches of a standby lack nothing that the API server has now."""
+        await self.caches.caught_up()
+
     async def run(self) -> None:
         """Works until cancelled, or until drained. Raises the error of a worker, or of a part beside them."""
         try:
@@ -164,6 +183,7 @@ class Managers:
 
     def __init__(self, caches: Caches, members: Mapping[str, Work]) -> None:
         self._caches, self.members = caches, members
+        self._is_followed = False
 
     @property
     def has_synced(self) -> bool:
@@ -175,14 +195,24 @@ class Managers:
         """The obstacles of all, each once."""
         return "; ".join(dict.fromkeys(filter(None, (member.obstacle for member in self.members.values()))))
 
+    async def follow(self) -> None:
+        """Fills the caches of a standby, until cancelled."""
+        self._is_followed = True
+        await self._caches.follow(at_once=True)
+
+    async def caught_up(self) -> None:
+        """Returns once the caches of a standby lack nothing that the API server has now."""
+        await asyncio.gather(*(member.caught_up() for member in self.members.values()))
+
     async def run(self) -> None:
         """Works until cancelled, or until all have drained. Raises the error of any."""
         async with asyncio.TaskGroup() as group:
-            following = group.create_task(self._caches.follow(), name="caches/follow")
+            following = [] if self._is_followed else [group.create_task(self._caches.follow(), name="caches/follow")]
             async with asyncio.TaskGroup() as working:
                 for name, member in self.members.items():
                     working.create_task(member.run(), name=name)
-            following.cancel()
+            for task in following:
+                task.cancel()
 
     async def drain(self, timeout_s: float) -> bool:
         """All at once. False when timeout_s was too short for one."""

@@ -25,6 +25,14 @@ class OrderedWork:
     def obstacle(self) -> str:
         return self._work.obstacle
 
+    async def follow(self) -> None:
+        """As of the work; the order is that of all its tasks."""
+        with ordered(self._order):
+            await self._work.follow()
+
+    async def caught_up(self) -> None:
+        await self._work.caught_up()
+
     async def run(self) -> None:
         """As of the work; the order is that of all its tasks."""
         with ordered(self._order):

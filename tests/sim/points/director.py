@@ -17,7 +17,7 @@ from mooring.csi.errors import DriverError
 from mooring.kube.cluster import Request, Verb
 from mooring.kube.errors import ApiError, Unreachable
 from mooring.wire.grpc.codes import Code
-from tests.sim.keeper import Made
+from tests.sim.keeper import Made, Works
 from tests.sim.laws import WRITING
 from tests.sim.line import what_of
 from tests.sim.mortal import Mortal
@@ -48,6 +48,24 @@ CALL: Final[ContextVar[Way | None]] = ContextVar("call", default=None)
 """What goes wrong with the driver's call that is at work here."""
 
 
+class Led:
+    """A program whose steps the director counts, wherever its tasks were begun."""
+
+    def __init__(self, works: Works, mortal: Mortal, director: Director) -> None:
+        self._works, self._mortal, self._director = works, mortal, director
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._works, name)
+
+    async def run(self) -> None:
+        LED.set(self._mortal)
+        DIRECTOR.set(self._director)
+        await self._works.run()
+
+    async def drain(self, timeout_s: float) -> bool:
+        return await self._works.drain(timeout_s)
+
+
 def led(make: Callable[[Any, Mortal], Made], director: Director) -> Callable[[Any, Mortal], Made]:
     """The same, for incarnations whose writes and calls the director counts."""
 
@@ -56,7 +74,7 @@ def led(make: Callable[[Any, Mortal], Made], director: Director) -> Callable[[An
         DIRECTOR.set(director)
         works, line = make(world, mortal)
         director.lines[mortal.who] = line
-        return works, line
+        return Led(works, mortal, director), line
 
     return made
 

@@ -23,6 +23,7 @@ from tests.sim.points import attaching
 from tests.sim.points.director import Director, led
 from tests.sim.points.script import Script, Stage
 from tests.sim.standing import WorldGroup, outside
+from tests.sim.tears import PLURAL
 from tests.sim.world import SimWorld
 
 REPLICAS: Final = 2
@@ -48,8 +49,9 @@ class Sending:
 
 def attacher(world: SimWorld, mortal: Mortal) -> Made:
     line = Line(world, mortal)
-    line.on_shown = world.laws.tears.shown
-    world.laws.tears.living = mortal.number
+    tears, number = world.laws.tears, mortal.number
+    line.on_shown = lambda plural, version: tears.shown(plural, version) if tears.living == number else None
+    mortal.at_begin(lambda: tears.begins(number, line.shown(PLURAL)))
     runtime = Runtime(outside(line), mortal.clock, Random(world.plan.seed * 1000 + mortal.number), world.metrics)
     driver = InProcessDriver(Sending(world, mortal), clock=mortal.clock)
     return Attacher(runtime, driver, info_of(world.plan), options_of(world.plan)), line

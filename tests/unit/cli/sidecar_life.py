@@ -80,6 +80,12 @@ class SlowWork:
         self._closed = asyncio.Event()
         self._ended = asyncio.Event()
 
+    async def follow(self):
+        await asyncio.Event().wait()
+
+    async def caught_up(self):
+        pass
+
     async def run(self):
         self.story.append("run")
         try:
@@ -106,11 +112,11 @@ class SlowWork:
 
 
 class SidecarInProcess:
-    """A life, and all around it. works: what was made for each term."""
+    """A life, and all around it."""
 
     def __init__(self, *flags, plugin=None, make=None, machine=None, cluster=None, connect_s=0.0, seed=1):
         parsed = parse(SidecarFlags, flags)
-        self.clock, self.metrics, self.works, self.contexts = LoopClock(), Metrics(), [], []
+        self.clock, self.metrics, self._works, self.contexts = LoopClock(), Metrics(), [], []
         self.plugin = plugin or ScriptedDriver("csi.example.com")
         self.ports = PortsInProcess(self.plugin, self.clock, connect_s, cluster)
         self.make = make or (lambda: SlowWork(self.clock))
@@ -122,8 +128,13 @@ class SidecarInProcess:
 
     def _work(self, context: Context) -> SlowWork:
         self.contexts.append(context)
-        self.works.append(self.make())
-        return self.works[-1]
+        self._works.append(self.make())
+        return self._works[-1]
+
+    @property
+    def works(self):
+        """The works that have begun, of each term; one more may stand by."""
+        return [work for work in self._works if work.story]
 
     @contextlib.asynccontextmanager
     async def living(self):

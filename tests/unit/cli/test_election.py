@@ -170,6 +170,7 @@ class Exited(Exception):
 async def test_LE03_work_that_outlives_the_lease_ends_the_process(capsys):
     class Stubborn(SlowWork):
         async def run(self):
+            self.story.append("run")
             while True:
                 try:
                     await self.clock.sleep(1000)

@@ -31,19 +31,19 @@ class Refusing(ServerFaults):
 
 
 class Double(SidecarInProcess):
-    """A process with two works. made: those of each, in the order of their terms."""
+    """A process with two works."""
 
     def __init__(self, *flags, cluster=None, seed=1, make=None):
         super().__init__(*flags, cluster=cluster, seed=seed)
-        self.made = {"one": [], "other": []}
+        self._made = {"one": [], "other": []}
         self.beside = []
         make = make or (lambda name: SlowWork(self.clock))
 
         def made(name):
-            self.made[name].append(make(name))
-            return self.made[name][-1]
+            self._made[name].append(make(name))
+            return self._made[name][-1]
 
-        works = tuple(LeasedWork(name, f"lock-{name}", lambda name=name: made(name)) for name in self.made)
+        works = tuple(LeasedWork(name, f"lock-{name}", lambda name=name: made(name)) for name in self._made)
         self.life._sidecar = dataclasses.replace(self.life._sidecar, works=lambda context: LeasedWorks(works, self._beside))
 
     async def _beside(self):
@@ -52,6 +52,11 @@ class Double(SidecarInProcess):
             await asyncio.Event().wait()
         finally:
             self.beside.append("ended")
+
+    @property
+    def made(self):
+        """The works that have begun, of each, in the order of their terms."""
+        return {name: [work for work in works if work.story] for name, works in self._made.items()}
 
     @property
     def stories(self):

@@ -67,6 +67,7 @@ SIDECAR = {
 }
 MANAGER = {
     "leader-election-early-takeover": True,
+    "leader-election-warm-standby": True,
     "flight-recorder": True,
     "flight-recorder-bytes": 8 * 2**20,
     "flight-recorder-dir": "",

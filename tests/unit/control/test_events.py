@@ -398,7 +398,7 @@ def test_nothing_is_kept_of_objects_that_are_long_quiet():
     for number in range(1000):
         pod = msgspec.structs.replace(POD, name=f"pod-{number}")
         correlator.correlate(Occurrence(pod, "Normal", "A", "attached", ""), now=number * 60.0)
-    assert (len(correlator._tallies), len(correlator._similar), len(correlator._buckets)) == (22, 11, 6)
+    assert (len(correlator._tallies), len(correlator._similar), len(correlator._buckets)) == (12, 11, 6)
 
 
 def test_an_object_with_endless_messages_does_not_fill_memory():

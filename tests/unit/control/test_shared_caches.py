@@ -120,6 +120,8 @@ async def test_a_share_that_comes_late_is_told_what_is_there_and_one_that_ends_n
         await settled()
         assert [] == other.told
         other.caches.start(group)
+        assert not other.caches.has_synced
+        await other.caches.synced()
         assert [(None, "n1"), (None, "n2")] == [(change.old, change.key.name) for change in other.told]
         one.caches.end()
         cluster.put(NODES, "n3")
@@ -127,6 +129,7 @@ async def test_a_share_that_comes_late_is_told_what_is_there_and_one_that_ends_n
         assert ([2, 3], True) == ([len(one.told), len(other.told)], other.caches.has_synced)
         again = Reader(caches)
         again.caches.start(group)
+        await again.caches.synced()
         assert ["n1", "n2", "n3"] == [change.key.name for change in again.told]
 
 

@@ -129,11 +129,23 @@ def recorded(runtime: Runtime, recorder: Recorder) -> Runtime:
 
 
 class RecordedWork(OrderedWork):
-    """recorder: also hears of the work's end, and of the driver's return."""
+    """recorder: also hears of the work's end, and of the driver's return. begins: called when the work does.
 
-    def __init__(self, make: Callable[[], Work], recorder: Recorder) -> None:
+    While a standby follows, nothing is kept: the record begins with what the caches hold when the work begins.
+    """
+
+    def __init__(self, make: Callable[[], Work], recorder: Recorder, begins: Callable[[], None] = lambda: None) -> None:
         super().__init__(make, recorder)
-        self._recorder = recorder
+        self._recorder, self._begins = recorder, begins
+
+    async def follow(self) -> None:
+        self._recorder.rest()
+        await super().follow()
+
+    async def run(self) -> None:
+        self._recorder.begin()
+        self._begins()
+        await super().run()
 
     async def drain(self, timeout_s: float) -> bool:
         self._recorder.drained()

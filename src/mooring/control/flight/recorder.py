@@ -77,6 +77,18 @@ class Recorder(Unheard):
         """What comes from now on is not kept."""
         self._is_on = False
 
+    def rest(self) -> None:
+        """Keeps nothing before `begin`."""
+        self._is_on = False
+        self.reads = _Unkept("d")
+
+    def begin(self) -> None:
+        """After a rest the record begins now, with what the caches hold."""
+        if not self._is_on:
+            self._is_on = True
+            self._segment = self.ring.begin_anew()
+            self.reads = self._segment.reads
+
     def _first_time(self) -> float:
         """The loop is known once something happens."""
         self._time = asyncio.get_running_loop().time
@@ -208,6 +220,12 @@ class Recorder(Unheard):
         base = [(informer.scope, informer.store.version, informer.store.values()) for informer in self._informers]
         base += [(scope, entries.OWN, tuple(objects())) for scope, objects in self._own]
         return tuple(base), sum(8 * len(objects) for _, _, objects in base)
+
+
+class _Unkept(array):  # type: ignore[type-arg]
+    """Takes reads of the clock that nobody needs."""
+
+    def append(self, value: float, /) -> None: ...
 
 
 def _who() -> str:

@@ -73,6 +73,13 @@ class Ring:
         """The oldest first."""
         return iter(self._segments)
 
+    def begin_anew(self) -> Segment:
+        """Drops all that is kept, and begins with what the caches hold now."""
+        self._segments.clear()
+        self._size_before = 0
+        self.now = Segment(None)
+        return self.turn()
+
     def turn(self) -> Segment:
         """Begins a segment, which takes the notes from now on, and drops old ones."""
         self._size_before += self.now.size + 8 * len(self.now.reads)

@@ -31,7 +31,7 @@ from mooring.base.errors import InvariantError, MooringError
 from mooring.base.log import LogOnce, logger
 from mooring.base.randomness import Random
 from mooring.control.lease.holder_pod import HolderPod
-from mooring.control.lease.lock import LeaseLock, WholeLease
+from mooring.control.lease.lock import LeaseLock, OnLook, WholeLease
 from mooring.control.lease.record import JITTER, Candidate, LeaseTimes
 from mooring.control.lease.reporter import LeadershipReporter, LeaseMetrics, Recorder
 from mooring.control.lease.roles import HOLDING, NEXT, STEPS, Happening, Role, Step
@@ -106,13 +106,14 @@ class LeaderElector:
         """The refusal that keeps us from standing for election, "" for none: the API server refuses us the Lease."""
         return self._refusal
 
-    async def run(self, work: Work) -> None:
-        """Stands for election and works while leading, again and again.
+    async def run(self, work: Work, on_look: OnLook | None = None) -> None:
+        """Stands for election and works while leading, again and again. on_look: as of LeaseLock.
 
         Returns when the work returned. Raises what the work raised, CancelledError once the work has ended and the Lease was given back,
         WorkOutlivesLease. A second cancellation gives nothing back.
         """
         assert self._role is Role.STANDBY, "an elector runs once"
+        self._lock.on_look = on_look or self._lock.on_look
         while not self._is(Role.ENDED):
             await self._stand()
             await self._lead(work)
@@ -165,17 +166,16 @@ class LeaderElector:
         """Until the next poll, or until the Lease runs out or is given back."""
         delay_s = self._times.retry_s * self._randomness.uniform(1.0, 1.0 + JITTER)
         spread_s = self._randomness.uniform(0.0, self._times.retry_s * _SPREAD)
-        runs_out_at, now = self._lock.runs_out_at(), self._clock.now()
+        left_s = self._lock.left_s()
         if self._lock.is_holder_gone:  # and the last try has failed
             delay_s = self._times.retry_s / _RETRIES_PER_PERIOD
-        elif runs_out_at is not None and runs_out_at > now:
-            delay_s = min(delay_s, runs_out_at - now + spread_s)
-        try:
+        elif left_s > 0.0:
+            delay_s = min(delay_s, left_s)
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(delay_s):
                 await self._wake.wait()
-        except TimeoutError:
-            return
-        await self._clock.sleep(spread_s)
+        if (self._lock.look_again() and left_s > 0.0) or self._wake.is_set():
+            await self._clock.sleep(spread_s)
 
     async def _listen(self) -> None:
         """Watches the Lease while we stand by: its changes are known when they happen, and one that is given back ends the pause."""

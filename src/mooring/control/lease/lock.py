@@ -13,17 +13,22 @@ from mooring.api.coordination import LEASES
 from mooring.api.core import ObjectReference
 from mooring.base.clock import Clock, Instant
 from mooring.control.lease.record import Candidate, LeaseRecord, Sighting, record_of, sighted
-from mooring.control.lease.roles import Observed, observed
+from mooring.control.lease.roles import VACANT, Observed, observed
 from mooring.kube.cluster import Cluster, Selection, order
 from mooring.kube.errors import NotFound
 
 WholeLease = dict[str, Any]
+OnLook = Callable[[str, bool], None]
+
+
+def _unheard(version: str, is_vacant: bool) -> None: ...
 
 
 class LeaseLock:
     """last: the answer of our last write, None when the next write has to read first. renewed_at: when that write was sent.
 
-    ended: the identity of a holder whose process is no more. on_holder: called with the holder of the Lease at each look.
+    ended: the identity of a holder whose process is no more. on_holder: called with the holder of the Lease at each look. on_look: with
+    the version of the Lease, "" for none, and whether nobody holds it.
     """
 
     def __init__(self, cluster: Cluster, candidate: Candidate, clock: Clock) -> None:
@@ -37,6 +42,7 @@ class LeaseLock:
         self.renewed_at: Instant = 0.0
         self.ended = ""
         self.on_holder: Callable[[str], None] = lambda identity: None
+        self.on_look: OnLook = _unheard
 
     async def read(self) -> WholeLease | None:
         """None when there is no Lease. Raises ApiError."""
@@ -75,7 +81,16 @@ class LeaseLock:
     def observed(self, lease: WholeLease | None) -> Observed:
         """The situation that a Lease, as just read, shows."""
         record = None if lease is None else record_of(lease)
-        return observed(record, self._sighting, self._me.identity, self._me.times.lease_s, self._clock.now(), self.ended)
+        what = observed(record, self._sighting, self._me.identity, self._me.times.lease_s, self._clock.now(), self.ended)
+        self.on_look("" if lease is None else self.version, what in VACANT)
+        return what
+
+    def look_again(self) -> bool:
+        """True when nobody holds the Lease by now, as it was last seen."""
+        if self.left_s() > 0.0 and not self.is_holder_gone:
+            return False
+        self.on_look(self.version, True)
+        return True
 
     @property
     def holder(self) -> str:
@@ -87,11 +102,11 @@ class LeaseLock:
         """True while the Lease has the name of a holder whose process is known to be no more."""
         return self.holder != "" and self.holder == self.ended
 
-    def runs_out_at(self) -> Instant | None:
-        """The time when the known holder's Lease expires; None without a holder."""
+    def left_s(self) -> float:
+        """Seconds until the known holder's Lease runs out, 0 when it has, or without a holder."""
         if self._sighting is None or not self._sighting.record.holder:
-            return None
-        return self._sighting.expires_at(self._me.times.lease_s)
+            return 0.0
+        return max(0.0, self._sighting.expires_at(self._me.times.lease_s) - self._clock.now())
 
     def reference(self) -> ObjectReference:
         """For events."""

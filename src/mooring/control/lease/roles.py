@@ -41,6 +41,10 @@ class Observed(enum.Enum):
     EXPIRED = "expired"  # another's, not renewed in time, or that of a process that is known to have ended
 
 
+VACANT: Final = frozenset({Observed.MISSING, Observed.FREE, Observed.EXPIRED})
+"""Nobody holds the Lease."""
+
+
 def observed(record: LeaseRecord | None, known: Sighting | None, identity: str, lease_s: float, now: Instant, ended: str = "") -> Observed:
     """record: just read, None when there is no Lease. known: what was sighted so far, this look included. ended: the identity of a holder
     whose process is no more, "" for none: it has no time left.

@@ -1,17 +1,20 @@
 """The terms of a work: one without an election, else as many as it wins its Lease.
 
-The elector's events are sent until the last one is out.
+A standby has the work of its next term follow the API server. Once nobody holds the Lease any more, that work catches up with all that
+the former leader can have written, and does nothing before it has. The elector's events are sent until the last one is out.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import dataclasses
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, NoReturn
+import functools
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Final, NoReturn
 
 from mooring.base.clock import Clock
-from mooring.base.errors import InvariantError
+from mooring.base.errors import InvariantError, first_of
 from mooring.base.log import logger
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
@@ -20,6 +23,8 @@ from mooring.control.lease.elector import Candidate, LeaderElector, LeaseMetrics
 from mooring.control.manager import Work, run_until
 from mooring.control.program.health import unfilled
 from mooring.kube.cluster import Cluster
+
+CreateTask = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
 
 _log = logger(__name__)
 
@@ -46,12 +51,52 @@ class LeasedWorks:
     beside: Callable[[], Awaitable[None]] | None = None
 
 
-class Terms:
-    """stop_requested: set when the program is to end: the work in hand ends, and no term follows."""
+class _NextTerm:
+    """The work of a term that is still to come. create_task: for what it does until then. is_warm: it follows the API server."""
 
-    def __init__(self, leased: LeasedWork, stop_requested: asyncio.Event) -> None:
+    def __init__(self, work: Work, create_task: CreateTask, *, is_warm: bool) -> None:
+        self.work = work
+        self._create_task, self._is_warm = create_task, is_warm
+        self._vacant: str | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._catching_up: asyncio.Task[None] | None = None
+
+    def looked(self, version: str, is_vacant: bool) -> None:
+        """The Lease has this version. When nobody holds it nobody writes any more, and what was written can be caught up with."""
+        if is_vacant and self._vacant != version:
+            _cancel(self._catching_up)
+            self._vacant = version
+            self._catching_up = self._create_task(self.work.caught_up(), "catch-up")
+        if self._is_warm and self._following is None:
+            self._following = self._create_task(self.work.follow(), "follow")
+
+    async def caught_up(self) -> None:
+        """Returns once the work may begin."""
+        if self._catching_up is None:  # the Lease had our name
+            await self.work.caught_up()
+        else:
+            await self._catching_up
+
+    def end(self) -> None:
+        _cancel(self._catching_up)
+        _cancel(self._following)
+
+
+def _cancel(task: asyncio.Task[None] | None) -> None:
+    if task is not None:
+        task.cancel()
+
+
+class Terms:
+    """stop_requested: set when the program is to end: the work in hand ends, and no term follows. warm: a standby's caches are filled."""
+
+    def __init__(self, leased: LeasedWork, stop_requested: asyncio.Event, *, warm: bool = True) -> None:
         self.leased = leased
         self.work: Work | None = None
+        self._next: _NextTerm | None = None
+        self._is_warm = warm
+        self._is_won = False
+        self._stand_by: Callable[[], _NextTerm]
         self._stop_requested = stop_requested
         self._elector: LeaderElector | None = None
         self._task: asyncio.Task[object] | None = None
@@ -61,6 +106,8 @@ class Terms:
         """The obstacle to the work, or to standing by for it; "" for none."""
         if self.work is not None:
             return unfilled(self.work.has_synced, self.work.obstacle)
+        if self._is_won and self._next is not None:
+            return unfilled(False, self._next.work.obstacle)
         return "" if self._elector is None else self._elector.obstacle
 
     @property
@@ -79,15 +126,46 @@ class Terms:
             return
         self._task, self._elector = asyncio.current_task(), elector
         if elector is None:
-            await self._term()
-        else:
-            await elector.run(self._term)
+            await self._work(self.leased.make_work())
+            return
+        try:
+            async with asyncio.TaskGroup() as group:
+                outside = contextvars.copy_context()  # a former term's fence is not the next one's
+
+                def create_task(what: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+                    return group.create_task(what, name=f"term/{self.leased.component}/{name}", context=outside.copy())
+
+                self._stand_by = functools.partial(self._next_term, create_task)
+                self._next = self._stand_by()
+                await elector.run(self._term, self._looked)
+                self._next.end()
+        except BaseExceptionGroup as errors:
+            raise first_of(errors) from None  # its own traceback says it all
+
+    def _next_term(self, create_task: CreateTask) -> _NextTerm:
+        return _NextTerm(self.leased.make_work(), create_task, is_warm=self._is_warm)
+
+    def _looked(self, version: str, is_vacant: bool) -> None:
+        if self._next is not None and not self._is_won:
+            self._next.looked(version, is_vacant)
 
     async def _term(self) -> None:
         """Runs the work until it has to end, or until the loss of the Lease cancels it."""
+        assert self._next is not None
+        self._is_won = True
+        try:
+            await self._next.caught_up()
+            await self._work(self._next.work)
+        finally:
+            self._is_won = False
+            self._next.end()
+            if not self._stop_requested.is_set():
+                self._next = self._stand_by()
+
+    async def _work(self, work: Work) -> None:
         if self._stop_requested.is_set():
             return
-        work = self.work = self.leased.make_work()
+        self.work = work
         _log.info(0, self.leased.starting, component=self.leased.component)
         try:
             await run_until(self._stop_requested, work)

@@ -12,10 +12,10 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from mooring.api.meta import Key, Object, finalizers_of, is_deleting, key_of
-from mooring.base.clock import Clock, Instant
+from mooring.base.clock import Clock, Instant, give_way
 from mooring.base.log import logger
 from mooring.kube.cache.interner import Interner
 from mooring.kube.cache.store import Cause, Change, Relist, Store
@@ -23,6 +23,9 @@ from mooring.kube.cluster import EventType, UnreadItem, WatchEvent, order
 
 T = TypeVar("T", bound=Object)
 Handler = Callable[[Change[T]], None]
+
+YIELD_EVERY: Final = 200
+"""Objects of which a reader is told before others get their turn."""
 
 _log = logger(__name__)
 
@@ -73,9 +76,34 @@ class FeedReader(Generic[T]):
         self.resyncs = resyncs
         self._prune = prune
         self._writes: dict[Key, OwnWrite[T]] = {}
+        self._untold: dict[Key, None] = {}
+
+    def is_to_be_told(self, store: Store[T]) -> bool:
+        """Notes what is there, for `tell_all`. False when that is nothing."""
+        self._untold = dict.fromkeys(key_of(obj) for obj in store.values())
+        return bool(self._untold)
+
+    async def tell_all(self, store: Store[T]) -> None:
+        """Tells what was noted, as changes from nothing, some at a time. What has not had its turn is told as it is then."""
+        for number, key in enumerate(tuple(self._untold), start=1):
+            if key in self._untold:
+                del self._untold[key]
+                obj = store.get(key)
+                assert obj is not None
+                self.tell(Change(None, obj, Cause.RELIST))
+            if number % YIELD_EVERY == 0:
+                await give_way()
+
+    def _is_to_come(self, change: Change[T]) -> bool:
+        """True for a change of an object that is still to be told of."""
+        if change.key not in self._untold:
+            return False
+        if change.new is None:
+            del self._untold[change.key]
+        return True
 
     def tell(self, change: Change[T]) -> None:
-        if change.cause is Cause.RESYNC and not self.resyncs:
+        if (change.cause is Cause.RESYNC and not self.resyncs) or (self._untold and self._is_to_come(change)):
             return
         if self._prune is not None:
             old, new = (None if obj is None else self._prune(obj) for obj in (change.old, change.new))
@@ -124,11 +152,9 @@ class Feed(Generic[T]):
         self._log = _log.bind(informer=name)
 
     def join(self, reader: FeedReader[T]) -> None:
-        """The reader is told all changes from now on; first, as changes from nothing, what is there."""
+        """The reader is told all changes from now on."""
         assert reader not in self._readers
         self._readers.append(reader)
-        for obj in self._store.values():
-            reader.tell(Change(None, obj, Cause.RELIST))
 
     def leave(self, reader: FeedReader[T]) -> None:
         """The reader is told nothing more."""

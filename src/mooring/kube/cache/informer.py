@@ -89,6 +89,8 @@ class Informer(Generic[T]):
         self._feed = Feed(self.store, prune, self.name, clock, may_be_missing)
         self._reader: FeedReader[T] = FeedReader()
         self._feed.join(self._reader)
+        self._is_told = asyncio.Event()
+        self._is_told.set()
         self._cluster, self._kind, self._selection, self._page_limit = cluster, kind, selection, page_limit
         self._clock, self._randomness = clock, randomness
         self._run: _Run[T] = _Run(resync_s)
@@ -101,21 +103,36 @@ class Informer(Generic[T]):
         """
         other = copy.copy(self)
         other._reader, other._is_share = FeedReader(prune, resyncs=False), True
+        other._is_told = asyncio.Event()
         return other
 
     def wants_resyncs(self) -> None:
         """The handlers of this share are told of resyncs, too."""
         self._reader.resyncs = True
 
-    def join(self) -> None:
-        """From now on the handlers of this share are told what happens; first, what is there, as changes from nothing."""
-        assert self._is_share
+    def join(self) -> bool:
+        """From now on the handlers are told what happens. True when something is there, which `tell_all` tells them."""
         self._feed.join(self._reader)
+        if self._reader.is_to_be_told(self.store):
+            return True
+        self._is_told.set()
+        return False
+
+    async def tell_all(self) -> None:
+        """Tells the handlers what is there, as changes from nothing."""
+        await self._reader.tell_all(self.store)
+        self._is_told.set()
 
     def leave(self) -> None:
-        """The handlers of this share are told nothing more."""
-        assert self._is_share
+        """The handlers are told nothing more."""
+        self._is_told.clear()
         self._feed.leave(self._reader)
+
+    async def caught_up(self) -> None:
+        """Returns once the cache has shown all that the API server has now; at once where it is not followed yet."""
+        if self._run.reflector is not None and self.is_running:
+            await self._feed.synced.wait()
+            await self._run.reflector.caught_up()
 
     def also(self, indexes: Mapping[str, IndexFunction[T]], resync_s: float, *, may_be_missing: bool) -> None:
         """A further reader's wishes: indexes, the shortest time between resyncs, a kind that has to be there. Nothing new once it runs."""
@@ -136,8 +153,8 @@ class Informer(Generic[T]):
 
     @property
     def has_synced(self) -> bool:
-        """True while the cache follows the API server and has listed everything."""
-        return self._feed.synced.is_set()
+        """True while the cache follows the API server and has listed everything, and the handlers know all of it."""
+        return self._feed.synced.is_set() and self._is_told.is_set()
 
     @property
     def heard_at(self) -> Instant:
@@ -170,8 +187,9 @@ class Informer(Generic[T]):
         return f"can't follow {self._kind.plural}: {trouble}"
 
     async def synced(self) -> None:
-        """Waits for the first list to be complete."""
+        """Waits for the first list to be complete, and for the handlers to know it."""
         await self._feed.synced.wait()
+        await self._is_told.wait()
 
     def on_change(self, handler: Handler[T]) -> None:
         """Calls the handler with each change, after the store has it. Handlers are synchronous and quick; they may read any store.
@@ -237,7 +255,7 @@ class Informer(Generic[T]):
             heap.thaw()  # what has followed is about to end, and would stay for ever
 
     async def _resync(self) -> None:
-        await self.synced()
+        await self._feed.synced.wait()
         while True:
             await self._clock.sleep(self._run.resync_s)
             for number, obj in enumerate(self.store.values(), start=1):

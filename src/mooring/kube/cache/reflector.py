@@ -10,6 +10,9 @@ until then, and never shows what the restore undid. So the reflector asks for th
 that broke, before it resumes one that did not come to a newer version, and before a watch that begins long after the request for its list.
 If the version went back, it lists all again. A bookmark, or the answer to a request of others, may show that, too (`set_back`).
 
+Who has to know that nothing is missing waits for `caught_up`. The watch begins anew then, and is asked to end so soon that the server sends
+a bookmark after about a second. A kind that fits one page is listed in its place, and so is one whose bookmark does not come.
+
 Source: client-go tools/cache (reflector): its times and back-off. Differs from client-go: only the newest state is listed, never "any"
 (resourceVersion 0 answers without pages, and may be older than what is known); no streaming list.
 """
@@ -28,6 +31,7 @@ from mooring.base.backoff import BackOff
 from mooring.base.clock import Clock
 from mooring.base.log import LogOnce, logger
 from mooring.base.randomness import Random
+from mooring.kube.cache.catching_up import CatchingUp
 from mooring.kube.cluster import EVERYTHING, Cluster, EventType, Page, Selection, UnreadItem, WatchEvent, order
 from mooring.kube.errors import ApiError, Gone, NotServed, SetBack, Unreachable
 
@@ -37,6 +41,7 @@ BACKOFF: Final = BackOff(base_s=0.8, cap_s=30.0, jitter=0.0)  # and up to as muc
 HEALTHY_S: Final = 120.0  # a watch that lived this long wipes out the failures before it
 SHORT_S: Final = 1.0  # a watch that ended earlier without news has failed
 WATCH_S: Final = (300.0, 600.0)
+CATCHING_UP_S: Final = 3.0  # a server sends a bookmark two seconds before the time of a watch is over, and counts whole seconds
 WATCH_GRACE_S: Final = 60.0  # beyond the time that the server was asked to keep
 PAGE_S: Final = 120.0  # no shorter than a client gives a list
 PAGES_EXPIRED_MAX: Final = 2  # lists that broke off because pages took too long, before one is asked for without pages
@@ -100,9 +105,12 @@ class Reflector(Generic[T]):
         self._forgotten = False  # the server said so since the last healthy watch; the second time we wait
         self._has_news = False  # the running watch has shown a change
         self._proved_at = -math.inf  # when it was last known that the server's versions go on; what was asked for then proves it
+        self._catching_up = CatchingUp()
+        self._has_pages = False  # the last list had several
         self._is_fresh = False  # a long list has come in, and no bookmark since
         self._shown: SetBack | None = None  # by an answer to others, since the last list was asked for
         self._time: asyncio.Timeout | None = None  # of the running watch
+        self._pause: asyncio.Timeout | None = None  # after a failure
         self._log = _log.bind(reflector=name or kind.plural)
         self._log_once = LogOnce(self._log, over="The API server answers again")
         self.trouble: ApiError | None = None
@@ -115,7 +123,13 @@ class Reflector(Generic[T]):
                 delay_s = await self._watch()
             except ApiError as error:
                 delay_s = self._failed(error)
-            await self._clock.sleep(delay_s)
+            await self._rest(delay_s)
+
+    async def _rest(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None) as self._pause:
+                await self._clock.sleep(seconds)
+        self._pause = None
 
     def set_back(self, known: str, version: str) -> None:
         """An answer to others has shown that the server was set back: all is listed again, at once.
@@ -123,15 +137,24 @@ class Reflector(Generic[T]):
         known: the version that it had. version: that it answered.
         """
         self._shown = self._set_back(known, version)
-        if self._time is not None and not self._time.expired():
-            self._time.reschedule(0.0)
+        _end(self._time)
+
+    async def caught_up(self) -> None:
+        """Returns once everything has been shown that the server has now. A kind that is not served has nothing to show."""
+        if isinstance(self.trouble, NotServed):
+            return
+        wanted = self._catching_up.asks()
+        _end(self._time)
+        _end(self._pause)
+        await wanted
 
     async def _catch_up(self) -> None:
         """All is listed, and the server goes on from there. Raises ApiError."""
-        if not self._version:
+        while not self._version or (self._catching_up.asking and not self._has_pages):
             await self._list()
         for _ in range(PROOFS_MAX):
-            if self._shown is not None or self._clock.now() - self._proved_at <= LISTED_S:
+            is_known = self._clock.now() - self._proved_at <= LISTED_S and not self._catching_up.asking
+            if self._shown is not None or is_known:
                 break
             await self._check_version()
         if self._shown is not None:
@@ -141,6 +164,7 @@ class Reflector(Generic[T]):
     async def _list(self) -> None:
         """Raises ApiError."""
         self._shown, self._proved_at = None, self._clock.now()
+        waiting = self._catching_up.everybody
         self._sink.list_begins()
         limit = self._page_limit if self._pages_expired < PAGES_EXPIRED_MAX else 0
         page = await self._page(limit, "")
@@ -156,6 +180,8 @@ class Reflector(Generic[T]):
             heap.settle()
         self._pages_expired = 0
         self._sink.list_ends(page.resource_version)
+        self._catching_up.end(waiting)
+        self._has_pages = has_pages
         if has_pages:
             heap.trim()
             self._is_fresh = True
@@ -165,12 +191,14 @@ class Reflector(Generic[T]):
 
     async def _check_version(self) -> None:
         """Raises SetBack, and any other ApiError."""
-        told, asked_at = self._sink.known(), self._clock.now()
+        told, asked_at, waiting = self._sink.known(), self._clock.now(), self._catching_up.asked()
         known = told if order(told, self._version) > 0 else self._version
         page = await self._page(1, "")
         if order(page.resource_version, known) < 0:
             raise self._set_back(known, page.resource_version)
         self._proved_at = asked_at
+        self._catching_up.answered(waiting, page.resource_version)
+        self._catching_up.came_to(self._version)
 
     def _set_back(self, known: str, version: str) -> SetBack:
         """known: the version that it had. version: that the server has now."""
@@ -189,7 +217,7 @@ class Reflector(Generic[T]):
 
     async def _watch(self) -> float:
         """Watches until the stream ends. Returns how many seconds to wait before the next; raises ApiError when it failed at once."""
-        began, version = self._clock.now(), self._version
+        began, version, catches_up = self._clock.now(), self._version, bool(self._catching_up.waiting)
         self._has_news = False
         error: ApiError | None = None
         try:
@@ -198,11 +226,13 @@ class Reflector(Generic[T]):
             error = caught
         error, ended = self._shown or error, self._clock.now()
         lived_s = ended - began
-        if isinstance(error, Gone):
+        if isinstance(error, Gone) or (catches_up and self._catching_up.waiting and not self._catching_up.asking):
             self._version = ""
         self._proved_at = -math.inf if error is not None or self._version == version else ended
         if isinstance(error, SetBack):
             return self._failed(error)
+        if error is None and self._catching_up.asking:
+            return 0.0
         if lived_s >= HEALTHY_S or self._has_news or (error is None and lived_s >= SHORT_S):
             self._failures, self._forgotten = 0, False
             self.trouble = None
@@ -212,7 +242,7 @@ class Reflector(Generic[T]):
 
     async def _read_events(self) -> None:
         """Hands the events of one watch on. Raises ApiError; a server that forgets to end it in time is left silently."""
-        timeout_s = self._randomness.uniform(*WATCH_S)
+        timeout_s = CATCHING_UP_S if self._catching_up.waiting else self._randomness.uniform(*WATCH_S)
         watch = self._cluster.watch(self._kind, self._selection, resource_version=self._version, timeout_s=timeout_s)
         count = 0
         try:
@@ -238,6 +268,8 @@ class Reflector(Generic[T]):
             heap.trim()
         if order(event.resource_version, self._version) > 0:
             self._version = event.resource_version
+            if self._catching_up.waiting:
+                self._catching_up.came_to(self._version)
             self._has_news = self._has_news or event.type is not EventType.BOOKMARK
 
     def _is_well(self) -> None:
@@ -259,8 +291,15 @@ class Reflector(Generic[T]):
                 return 0.0
         elif isinstance(error, NotServed):
             self._sink.not_served()
+            self._catching_up.end(self._catching_up.everybody)
             self._log_once.info("The API server does not serve this kind, looking for it now and then", error)
         else:
             self._log_once.error("Failed to list or watch, trying again", error)
         delay_s = BACKOFF.delay_s(self._failures) * self._randomness.uniform(1.0, 2.0)
         return max(delay_s, min(error.retry_after_s or 0.0, RETRY_AFTER_S_MAX))
+
+
+def _end(time: asyncio.Timeout | None) -> None:
+    """What runs under it ends in the next turn of the loop."""
+    if time is not None and not time.expired():
+        time.reschedule(0.0)
