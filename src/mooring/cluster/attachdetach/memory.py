@@ -14,6 +14,7 @@ from typing import Final
 
 from mooring.api.core import Node
 from mooring.api.storage import VolumeAttachment
+from mooring.base import texts
 from mooring.base.backoff import BackOff
 from mooring.base.clock import Instant
 from mooring.base.randomness import Random
@@ -279,7 +280,7 @@ class Memory:
         found = self.find(unique, node)
         if found is None:
             found = Record(node=node)
-            self._hold(unique, {**self._records_of(unique), node: found})
+            self._hold(texts.shared(unique), {**self._records_of(unique), node: found})
         return found
 
     def find(self, unique: str, node: str) -> Record | None:
