@@ -17,7 +17,8 @@ from mooring.base import texts
 
 S = TypeVar("S")
 
-_UNIQUE: Final = frozenset({"uid", "resource_version"})  # never worth a place in a table
+_UNIQUE: Final = frozenset({"resource_version", "volume_handle"})  # never worth a place in a table
+_UNIQUE_IN_META: Final = _UNIQUE | {"name", "uid"}
 _LONG: Final = 8
 """Entries of a list that hardly any other object has: a node's volumes."""
 
@@ -38,11 +39,15 @@ class Interner:
     def shared(self, obj: S) -> S:
         """The same object, its parts replaced by equal ones that are shared. Anything but a struct is given back as it is.
 
-        A part with a long list in it, or with a version, as an object's metadata, is not remembered itself, its own parts are: no other
-        object has it, and a table full of them would be larger than the cache.
+        A part with a long list in it, or an object's metadata, is not remembered itself, its own parts are: no other object has it, and a
+        table full of them would be larger than the cache.
         """
         if isinstance(obj, msgspec.Struct):
             self._share_fields(obj)
+            if getattr(type(obj), "is_referred_to", False):
+                meta = obj.metadata  # type: ignore[attr-defined]
+                for name in ("name", "uid"):
+                    msgspec.structs.force_setattr(meta, name, texts.shared(getattr(meta, name)))
         return obj
 
     def _share_fields(self, struct: msgspec.Struct) -> bool:
@@ -72,7 +77,7 @@ class Interner:
             return items if _is_long(items) else self._hashed(items)
         if isinstance(value, msgspec.Struct):
             is_short = self._share_fields(value)
-            return self._hashed(value) if is_short and not hasattr(value, "resource_version") else value
+            return self._hashed(value) if is_short and not _is_unique(type(value)) else value
         return value
 
     def _mapping(self, value: dict[Any, Any]) -> Any:
@@ -115,7 +120,12 @@ def _is_long(part: object) -> bool:
     return type(part) is tuple and len(part) > _LONG
 
 
+def _is_unique(kind: type[msgspec.Struct]) -> bool:
+    return getattr(kind, "is_unique", False)
+
+
 @functools.cache
 def _fields_of(kind: type[msgspec.Struct]) -> tuple[str, ...]:
     """The fields worth looking at."""
-    return tuple(name for name in kind.__struct_fields__ if name not in _UNIQUE)
+    unique = _UNIQUE_IN_META if _is_unique(kind) else _UNIQUE
+    return tuple(name for name in kind.__struct_fields__ if name not in unique)

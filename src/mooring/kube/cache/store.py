@@ -21,15 +21,17 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Generic, TypeVar
 
 from mooring.api.meta import Key, Object, key_of
 from mooring.base import texts
+from mooring.kube.cache.index import Index, IndexFunction
 from mooring.kube.cluster import UnreadItem, order
 
+__all__ = ["TOMBSTONES_MAX", "Cause", "Change", "IndexFunction", "Relist", "Sight", "Store"]
+
 T = TypeVar("T", bound=Object)
-IndexFunction = Callable[[T], Iterable[str]]
 
 TOMBSTONES_MAX: Final = 20_000
 
@@ -111,7 +113,7 @@ class Store(Generic[T]):
     def apply(self, obj: T) -> tuple[Change[T], ...]:
         """The watch showed an object, new or changed."""
         self._advance(obj.metadata.resource_version)
-        return self._put(obj, Cause.WATCH)
+        return self._put(_place(obj), obj, Cause.WATCH)
 
     def delete(self, obj: T) -> tuple[Change[T], ...]:
         """The watch showed the end of an object. obj carries the version of its deletion."""
@@ -137,11 +139,11 @@ class Store(Generic[T]):
         another of its name, comes from a server that was set back: whoever never sees what his own write met would make it again and
         again, until all is listed anew.
         """
-        is_told = order(obj.metadata.resource_version, self.version) <= 0
-        if is_told and _place(obj) not in self._objects:
+        place, is_told = _place(obj), order(obj.metadata.resource_version, self.version) <= 0
+        if is_told and place not in self._objects:
             return ()
         self._note_ahead(obj.metadata.resource_version)
-        return self._put(obj, Cause.OWN_WRITE)
+        return self._put(place, obj, Cause.OWN_WRITE)
 
     def bury(self, obj: T) -> tuple[Change[T], ...]:
         """One of our writes ended this object."""
@@ -201,10 +203,9 @@ class Store(Generic[T]):
         if order(version, self._ahead) > 0:
             self._ahead = version
 
-    def _put(self, obj: T, cause: Cause, *, rewound: bool = False) -> tuple[Change[T], ...]:
+    def _put(self, place: str, obj: T, cause: Cause, *, rewound: bool = False) -> tuple[Change[T], ...]:
         if obj.metadata.uid in self._tombstones:
             return ()
-        place = _place(obj)
         old = self._objects.get(place)
         if old is None:
             self._set(place, None, obj)
@@ -227,7 +228,6 @@ class Store(Generic[T]):
 
     def _set(self, place: str, old: T | None, new: T | None) -> None:
         assert self._objects.get(place) is old
-        place = texts.shared(place)
         if new is None:
             del self._objects[place]
         else:
@@ -239,7 +239,10 @@ class Store(Generic[T]):
 def _place(obj: Object) -> str:
     """The text of its key. A name has no slash, so no two keys have the same."""
     meta = obj.metadata
-    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+    if not meta.namespace:
+        return meta.name
+    place = f"{meta.namespace}/{meta.name}"
+    return texts.shared(place) if getattr(type(obj), "is_referred_to", False) else place
 
 
 class Relist(Generic[T]):
@@ -268,8 +271,8 @@ class Relist(Generic[T]):
             self._store._tombstones.clear()
         for obj in objects:
             self._store._exhume(obj.metadata.uid, self._number)
-            self._listed.add(_place(obj))
-            changes += self._store._put(obj, Cause.RELIST, rewound=rewound)
+            self._listed.add(place := _place(obj))
+            changes += self._store._put(place, obj, Cause.RELIST, rewound=rewound)
         return changes
 
     def keep(self, unread: Iterable[UnreadItem]) -> None:
@@ -297,52 +300,3 @@ class Relist(Generic[T]):
         store._tombstones = {uid: lists for uid, lists in store._tombstones.items() if lists >= self._number}
         store.version = version
         return changes
-
-
-class Index(Generic[T]):
-    """Finds objects by what they say, in place of a scan: values to the places of objects in the store.
-
-    Most values name one object: such a value holds the bare place, a dict costs four times as much.
-    """
-
-    __slots__ = ("_buckets", "function")
-
-    def __init__(self, function: IndexFunction[T]) -> None:
-        self.function = function
-        self._buckets: dict[str, str | dict[str, None]] = {}
-
-    def places(self, value: str) -> Iterable[str]:
-        bucket = self._buckets.get(value)
-        if bucket is None:
-            return ()
-        return bucket if isinstance(bucket, dict) else (bucket,)
-
-    def move(self, place: str, old: T | None, new: T | None) -> None:
-        """An object in this place has taken the place of another."""
-        before = () if old is None else tuple(dict.fromkeys(self.function(old)))
-        after = () if new is None else tuple(dict.fromkeys(self.function(new)))
-        for value in before:
-            if value not in after:
-                self._leave(value, place)
-        for value in after:
-            if value not in before:
-                self._enter(texts.shared(value), place)
-
-    def _enter(self, value: str, place: str) -> None:
-        bucket = self._buckets.get(value)
-        if bucket is None:
-            self._buckets[value] = place
-        elif isinstance(bucket, dict):
-            bucket[place] = None
-        else:
-            self._buckets[value] = {bucket: None, place: None}
-
-    def _leave(self, value: str, place: str) -> None:
-        bucket = self._buckets[value]
-        if isinstance(bucket, dict):
-            del bucket[place]
-            if bucket:
-                return
-        else:
-            assert bucket == place
-        del self._buckets[value]
