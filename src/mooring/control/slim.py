@@ -24,7 +24,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
-from mooring.api.meta import Object, ObjectMeta
+from mooring.api.meta import ApiStruct, Object, ObjectMeta
 
 T = TypeVar("T")
 Obj = TypeVar("Obj", bound=Object)
@@ -115,10 +115,10 @@ class Mask:
 
     def _pruner(self, struct: type[Any]) -> Callable[[Any], Any]:
         """Worked out once for each type: every event of a watch goes through here."""
-        struct = _whole_of(struct)
-        masks, kept = dict(self.parts), {*self.whole, *dict(self.parts), *(_IDENTITY if issubclass(struct, ObjectMeta) else ())}
-        names = tuple(name for name in struct.__struct_fields__ if self.rest or name in kept)
-        slim_type = _without_others(struct, names)
+        whole = _whole_of(struct)
+        masks, kept = dict(self.parts), {*self.whole, *dict(self.parts), *(_IDENTITY if issubclass(whole, ObjectMeta) else ())}
+        names = tuple(name for name in whole.__struct_fields__ if self.rest or name in kept)
+        slim_type = _without_others(whole, names)
         parts = tuple((at, masks[name]) for at, name in enumerate(names) if name in masks)
         if not parts:
             return lambda value: slim_type(*[getattr(value, name) for name in names])
@@ -157,40 +157,41 @@ def _joined(one: Mask, other: Part) -> Part:
 
 # -- types without the fields that are not kept
 
-_wholes: Final[dict[type[Any], type[Any]]] = {}
+_wholes: Final[dict[type[msgspec.Struct], type[msgspec.Struct]]] = {}
 
 
-def _whole_of(struct: type[Any]) -> type[Any]:
+def _whole_of(struct: type[msgspec.Struct]) -> type[msgspec.Struct]:
     """The API's type that it stands for."""
     return _wholes.get(struct, struct)
 
 
 @functools.cache
-def _without_others(struct: type[Any], names: tuple[str, ...]) -> type[Any]:
+def _without_others(struct: type[msgspec.Struct], names: tuple[str, ...]) -> type[msgspec.Struct]:
     """A type that has only these fields of the struct's, in its order; the others are the type's own attributes, at their defaults."""
     fields = {field.name: field for field in msgspec.structs.fields(struct)}
     if len(names) == len(fields):
         return struct
     kept = [(name, fields[name].type, msgspec.field(name=fields[name].encode_name, **_given(fields[name]))) for name in names]
     dropped = {name: _default(field) for name, field in fields.items() if name not in names}
-    methods = {name: one for name, one in vars(struct).items() if isinstance(one, FunctionType | property)}
-    how = {name: getattr(struct.__struct_config__, name) for name in ("frozen", "gc", "omit_defaults")}
-    made = msgspec.defstruct(struct.__name__, kept, namespace={**dropped, **methods, **_COMPARED}, module=struct.__module__, **how)
+    own = {name: one for name, one in vars(struct).items() if isinstance(one, FunctionType | property | bool)}
+    made = msgspec.defstruct(
+        struct.__name__, kept, bases=(ApiStruct,), namespace={**dropped, **own, **_COMPARED}, module=struct.__module__, frozen=True
+    )
     _wholes[made] = struct
     return made
 
 
-def _is_equal(one: Any, other: Any) -> bool:
-    """Fields that only one of both has count as well: another type for the same is no change."""
+def _is_equal(one: Any, other: Any) -> Any:
+    """By all fields of the API's type: an object that is kept with fewer fields than before has not changed for that."""
     if type(one) is type(other):
-        return bool(msgspec.Struct.__eq__(one, other))
+        return msgspec.Struct.__eq__(one, other)
     whole = _whole_of(type(one))
     if whole is not _whole_of(type(other)):
         return NotImplemented
     return all(getattr(one, name) == getattr(other, name) for name in whole.__struct_fields__)
 
 
-def _differs(one: Any, other: Any) -> bool:
+def _differs(one: Any, other: Any) -> Any:
     found = _is_equal(one, other)
     return found if found is NotImplemented else not found
 

@@ -14,7 +14,6 @@ from typing import Final
 
 from mooring.api.core import Node
 from mooring.api.storage import VolumeAttachment
-from mooring.base import texts
 from mooring.base.backoff import BackOff
 from mooring.base.clock import Instant
 from mooring.base.randomness import Random
@@ -219,8 +218,8 @@ class NodeRecord(Paced):
 
     unsure: a write of the report was sent, and the answer is not known. last_in_use: of a Node that was deleted; None where this process
     saw none go; unheard_until: until then a Node that came without a list may have mounted what one before it had, without an end as
-    long as it is not ready. named: what `View` has worked out from this Node. managed: its kubelet leaves attaching to controllers, or
-    has done so since this process saw it first.
+    long as it is not ready. named: what `View` has worked out from this Node, while attachments to it are orphans. managed: its kubelet
+    leaves attaching to controllers, or has done so since this process saw it first.
     """
 
     checked_at: Instant = -math.inf
@@ -280,7 +279,7 @@ class Memory:
         found = self.find(unique, node)
         if found is None:
             found = Record(node=node)
-            self._hold(texts.shared(unique), {**self._records_of(unique), node: found})
+            self._hold(unique, {**self._records_of(unique), node: found})
         return found
 
     def find(self, unique: str, node: str) -> Record | None:
