@@ -9,8 +9,8 @@
 
 A mask keeps whole fields by name, and parts of a field by a mask of its own. Name, namespace, uid and resourceVersion are always kept.
 
-What a mask gives is no instance of the API's type but of a type without the other fields, which take no memory. It reads, compares and is
-written like one; only `isinstance` and `structs.replace` of a dropped field can tell.
+What a mask gives is of a type without the other fields, which take no memory. It reads, compares and is written like one of the API's type,
+and `isinstance` takes it for one. But `structs.replace` knows no dropped field, and its hash is another.
 """
 
 from __future__ import annotations
@@ -174,9 +174,8 @@ def _without_others(struct: type[msgspec.Struct], names: tuple[str, ...]) -> typ
     kept = [(name, fields[name].type, msgspec.field(name=fields[name].encode_name, **_given(fields[name]))) for name in names]
     dropped = {name: _default(field) for name, field in fields.items() if name not in names}
     own = {name: one for name, one in vars(struct).items() if isinstance(one, FunctionType | property | bool)}
-    made = msgspec.defstruct(
-        struct.__name__, kept, bases=(ApiStruct,), namespace={**dropped, **own, **_COMPARED}, module=struct.__module__, frozen=True
-    )
+    namespace = {**dropped, **own, **_COMPARED, "__class__": property(lambda _: struct)}
+    made = msgspec.defstruct(struct.__name__, kept, bases=(ApiStruct,), namespace=namespace, module=struct.__module__, frozen=True)
     _wholes[made] = struct
     return made
 

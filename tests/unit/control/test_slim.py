@@ -48,6 +48,8 @@ def test_an_object_with_fewer_fields_compares_and_is_written_like_one_with_all()
     same = PersistentVolume(ObjectMeta(name="pv", uid="u", resource_version="7", labels=PV.metadata.labels))
     assert same == kept == slim(metadata=slim("labels", "annotations"), status=slim("phase")).of(same)
     assert kept != PV.metadata
+    assert isinstance(kept, PersistentVolume)
+    assert not isinstance(kept, CSINode)
     assert msgspec.to_builtins(same) == msgspec.to_builtins(kept)
     assert repr(kept.metadata).startswith("ObjectMeta(name='pv'")
 

@@ -149,7 +149,7 @@ def test_kinds_that_refer_to_each_other_share_names_and_uids():
 
 @pytest.mark.slow
 def test_a_cached_volume_stays_within_its_budget():
-    """20,000 volumes have to fit beside everything else into 100 MiB: 1,300 bytes each at the most."""
+    """20,000 volumes have to fit beside everything else into 100 MiB: 1,600 bytes each at the most."""
     script = pathlib.Path(__file__).parents[3] / "bench" / "cache_memory.py"
     output = subprocess.run([sys.executable, script, "20000", "interned and shared"], check=True, capture_output=True, text=True).stdout
     assert int(output.split()[0]) <= 1600
