@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 from msgspec import field
 
@@ -152,6 +152,8 @@ class PersistentVolumeStatus(ApiStruct, frozen=True):
 
 
 class PersistentVolume(ApiStruct, frozen=True):
+    is_referred_to: ClassVar[bool] = True
+
     metadata: ObjectMeta
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
     status: PersistentVolumeStatus = PersistentVolumeStatus()
@@ -211,6 +213,8 @@ class PersistentVolumeClaimStatus(ApiStruct, frozen=True):
 
 
 class PersistentVolumeClaim(ApiStruct, frozen=True):
+    is_referred_to: ClassVar[bool] = True
+
     metadata: ObjectMeta
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
     status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
@@ -259,6 +263,8 @@ class NodeStatus(ApiStruct, frozen=True):
 
 
 class Node(ApiStruct, frozen=True):
+    is_referred_to: ClassVar[bool] = True
+
     metadata: ObjectMeta
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()

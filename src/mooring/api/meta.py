@@ -7,13 +7,20 @@ changes travel as patches (`kube/patch.py`). JSON names are camelCase on the wir
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 
 class ApiStruct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
-    """Base of all API structs. No reference cycles, so the collector may leave them alone."""
+    """Base of all API structs. No reference cycles, so the collector may leave them alone.
+
+    is_unique: no two objects have equal parts of this type. is_referred_to: objects of other kinds have the names and uids of
+    those of this type in them.
+    """
+
+    is_unique: ClassVar[bool] = False
+    is_referred_to: ClassVar[bool] = False
 
 
 class OwnerReference(ApiStruct, frozen=True):
@@ -53,6 +60,8 @@ class Condition(ApiStruct, frozen=True):
 
 class ObjectMeta(ApiStruct, frozen=True):
     """metadata, without managedFields. Times are RFC 3339 text as the server sent them; resource_version is opaque text."""
+
+    is_unique: ClassVar[bool] = True
 
     name: str = ""
     namespace: str = ""

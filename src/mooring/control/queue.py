@@ -177,6 +177,8 @@ class WorkQueue(Generic[K]):
             order.begun(self._place, key)
         now = self._clock.now()
         added = self._dirty.pop(key)
+        if not self._dirty:
+            self._dirty.clear()  # gives its room back: a start has all keys at once
         self._processing[key] = now
         if self._metrics:
             self._metrics.queue_duration.observe(now - added)

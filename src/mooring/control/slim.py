@@ -8,6 +8,9 @@
     KEPT | OTHERS          what two readers need
 
 A mask keeps whole fields by name, and parts of a field by a mask of its own. Name, namespace, uid and resourceVersion are always kept.
+
+What a mask gives is of a type without the other fields, which take no memory. It reads, compares and is written like one of the API's type,
+and `isinstance` takes it for one. But `structs.replace` knows no dropped field, and its hash is another.
 """
 
 from __future__ import annotations
@@ -16,11 +19,12 @@ import dataclasses
 import functools
 import operator
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from types import FunctionType
 from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
-from mooring.api.meta import Object, ObjectMeta
+from mooring.api.meta import ApiStruct, Object, ObjectMeta
 
 T = TypeVar("T")
 Obj = TypeVar("Obj", bound=Object)
@@ -110,10 +114,22 @@ class Mask:
         return slimmed
 
     def _pruner(self, struct: type[Any]) -> Callable[[Any], Any]:
-        """Worked out once for each type: every event of a watch goes through here, and one `replace` is the fastest way."""
-        parts, kept = self.parts, {*self.whole, *dict(self.parts), *(_IDENTITY if issubclass(struct, ObjectMeta) else ())}
-        dropped = {} if self.rest else {field.name: _default(field) for field in msgspec.structs.fields(struct) if field.name not in kept}
-        return lambda value: msgspec.structs.replace(value, **dropped, **{name: part.of(getattr(value, name)) for name, part in parts})
+        """Worked out once for each type: every event of a watch goes through here."""
+        whole = _whole_of(struct)
+        masks, kept = dict(self.parts), {*self.whole, *dict(self.parts), *(_IDENTITY if issubclass(whole, ObjectMeta) else ())}
+        names = tuple(name for name in whole.__struct_fields__ if self.rest or name in kept)
+        slim_type = _without_others(whole, names)
+        parts = tuple((at, masks[name]) for at, name in enumerate(names) if name in masks)
+        if not parts:
+            return lambda value: slim_type(*[getattr(value, name) for name in names])
+
+        def prune(value: Any) -> Any:
+            found = [getattr(value, name) for name in names]
+            for at, part in parts:
+                found[at] = part.of(found[at])
+            return slim_type(*found)
+
+        return prune
 
     def part(self, name: str) -> Part | None:
         """The part of this field that is kept, None for nothing."""
@@ -137,6 +153,55 @@ def _joined(one: Mask, other: Part) -> Part:
     parts = tuple((name, part) for name, part in joined.items() if part != WHOLE)
     rest = one.rest or other.rest
     return Mask(frozenset() if rest else whole, parts, rest)
+
+
+# -- types without the fields that are not kept
+
+_wholes: Final[dict[type[msgspec.Struct], type[msgspec.Struct]]] = {}
+
+
+def _whole_of(struct: type[msgspec.Struct]) -> type[msgspec.Struct]:
+    """The API's type that it stands for."""
+    return _wholes.get(struct, struct)
+
+
+@functools.cache
+def _without_others(struct: type[msgspec.Struct], names: tuple[str, ...]) -> type[msgspec.Struct]:
+    """A type that has only these fields of the struct's, in its order; the others are the type's own attributes, at their defaults."""
+    fields = {field.name: field for field in msgspec.structs.fields(struct)}
+    if len(names) == len(fields):
+        return struct
+    kept = [(name, fields[name].type, msgspec.field(name=fields[name].encode_name, **_given(fields[name]))) for name in names]
+    dropped = {name: _default(field) for name, field in fields.items() if name not in names}
+    own = {name: one for name, one in vars(struct).items() if isinstance(one, FunctionType | property | bool)}
+    namespace = {**dropped, **own, **_COMPARED, "__class__": property(lambda _: struct)}
+    made = msgspec.defstruct(struct.__name__, kept, bases=(ApiStruct,), namespace=namespace, module=struct.__module__, frozen=True)
+    _wholes[made] = struct
+    return made
+
+
+def _is_equal(one: Any, other: Any) -> Any:
+    """By all fields of the API's type: an object that is kept with fewer fields than before has not changed for that."""
+    if type(one) is type(other):
+        return msgspec.Struct.__eq__(one, other)
+    whole = _whole_of(type(one))
+    if whole is not _whole_of(type(other)):
+        return NotImplemented
+    return all(getattr(one, name) == getattr(other, name) for name in whole.__struct_fields__)
+
+
+def _differs(one: Any, other: Any) -> Any:
+    found = _is_equal(one, other)
+    return found if found is NotImplemented else not found
+
+
+_COMPARED: Final = {"__eq__": _is_equal, "__ne__": _differs, "__hash__": msgspec.Struct.__hash__}
+
+
+def _given(field: msgspec.structs.FieldInfo) -> dict[str, Any]:
+    """Its default, as `msgspec.field` takes it; nothing for a field that needs a value."""
+    found = {"default": field.default, "default_factory": field.default_factory}
+    return {name: value for name, value in found.items() if value is not msgspec.NODEFAULT}
 
 
 def _default(field: msgspec.structs.FieldInfo) -> Any:

@@ -18,7 +18,9 @@ MASKS = {
     "node": (identity.NODE, Node),
     "pod": (identity.keeps_of_pod(typed(a_pod("p", "claim"))), Pod),
     "claim": (identity.CLAIM, PersistentVolumeClaim),
+    "in-tree pod": (identity.IN_TREE_POD, Pod),
     "volume": (identity.VOLUME, PersistentVolume),
+    "in-tree volume": (identity.IN_TREE_VOLUME, PersistentVolume),
     "attachment": (identity.ATTACHMENT, VolumeAttachment),
     "driver": (identity.DRIVER, CSIDriver),
 }

@@ -2,12 +2,14 @@
 
 import dataclasses
 
+import msgspec
 import pytest
 
 from mooring.api.core import CSIPersistentVolumeSource, PersistentVolume, PersistentVolumeSpec
 from mooring.api.meta import ObjectMeta
+from mooring.api.pods import Container, Pod, PodSpec, VolumeMount
 from mooring.api.storage import CSINode, CSINodeDriver, CSINodeSpec
-from mooring.control.slim import NAME_ONLY, WHOLE, always, check, items, joined, only, slim, slimmed
+from mooring.control.slim import NAME_ONLY, WHOLE, always, changed, check, items, joined, only, slim, slimmed
 
 PV = PersistentVolume(
     metadata=ObjectMeta(
@@ -29,6 +31,50 @@ def test_a_mask_keeps_the_identity_and_what_it_names():
     kept = slim(metadata=slim("finalizers", labels=only("zone")), spec=slim("csi")).of(PV)
     meta = ObjectMeta(name="pv", uid="u", resource_version="7", finalizers=("f",), labels={"zone": "a"})
     assert PersistentVolume(metadata=meta, spec=PersistentVolumeSpec(csi=PV.spec.csi)) == kept
+
+
+def test_fields_that_are_not_kept_take_no_memory():
+    kept = slim(metadata=slim(), spec=slim("csi")).of(PV)
+    assert ("name", "namespace", "uid", "resource_version") == kept.metadata.__struct_fields__
+    assert ("csi",) == kept.spec.__struct_fields__
+    assert ("", None, None) == (kept.spec.storage_class_name, kept.metadata.labels, kept.metadata.deletion_timestamp)
+    assert kept.spec.__sizeof__() < PV.spec.__sizeof__() / 3
+
+
+def test_an_object_with_fewer_fields_compares_and_is_written_like_one_with_all():
+    kept, whole = slim(metadata=slim("labels")).of(PV), PersistentVolume(msgspec.structs.replace(PV.metadata, finalizers=None))
+    assert kept != whole
+    assert whole != kept
+    same = PersistentVolume(ObjectMeta(name="pv", uid="u", resource_version="7", labels=PV.metadata.labels))
+    assert same == kept == slim(metadata=slim("labels", "annotations"), status=slim("phase")).of(same)
+    assert kept != PV.metadata
+    assert isinstance(kept, PersistentVolume)
+    assert not isinstance(kept, CSINode)
+    assert msgspec.to_builtins(same) == msgspec.to_builtins(kept)
+    assert repr(kept.metadata).startswith("ObjectMeta(name='pv'")
+
+
+def test_the_choice_of_other_fields_is_no_change():
+    one = PersistentVolume(ObjectMeta(name="pv", uid="u", resource_version="7"))
+    later = msgspec.structs.replace(one, metadata=msgspec.structs.replace(one.metadata, resource_version="8"))
+    assert not changed(slim(metadata=slim()).of(one), slim(metadata=slim("labels"), spec=slim("csi")).of(later))
+    assert changed(slim(metadata=slim()).of(one), slim(metadata=slim("labels")).of(PV))
+
+
+def test_a_part_of_a_part_may_be_taken():
+    """A reader of a shared cache gets its own part of what the cache keeps for all."""
+    both = slim(metadata=slim("labels", "finalizers"), spec=slim("csi")).of(PV)
+    assert slim(metadata=slim("labels")).of(PV) == slim(metadata=slim("labels")).of(both)
+    assert PersistentVolumeSpec(csi=PV.spec.csi) == slimmed(metadata=slim()).of(both).spec
+
+
+def test_methods_stay():
+    used = (
+        slim(spec=slim("containers"), metadata=slim())
+        .of(Pod(ObjectMeta(), PodSpec((Container(volume_mounts=(VolumeMount("data"),)),))))
+        .spec
+    )
+    assert (frozenset({"data"}), frozenset()) == used.used
 
 
 def test_entries_of_which_none_is_there_are_no_mapping():

@@ -8,9 +8,9 @@ import sys
 import msgspec
 import pytest
 
-from mooring.api.core import Node, NodeStatus, PersistentVolume
+from mooring.api.core import Node, NodeStatus, PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import ObjectMeta
-from mooring.api.storage import CSINode
+from mooring.api.storage import CSINode, VolumeAttachment
 from mooring.kube.cache.interner import Interner
 
 DECODER = msgspec.json.Decoder(PersistentVolume)
@@ -124,6 +124,27 @@ def test_a_nodes_long_lists_do_not_fill_the_table():
     assert not [one for one in kept if isinstance(one, NodeStatus) or (isinstance(one, tuple) and len(one) == 20)]
     first, second = (interner.shared(decoder.decode(json.dumps({"metadata": {}, "status": {"volumesInUse": names}}))) for _ in range(2))
     assert first.status.volumes_in_use[0] is second.status.volumes_in_use[0]
+
+
+def test_kinds_that_refer_to_each_other_share_names_and_uids():
+    """Each cache has an interner of its own."""
+    bodies = {
+        PersistentVolume: {
+            "metadata": {"name": "pv-of-a-claim", "uid": "uid-of-a-volume"},
+            "spec": {"claimRef": {"namespace": "shop", "name": "claim-of-a-pod", "uid": "uid-of-a-claim"}},
+        },
+        PersistentVolumeClaim: {
+            "metadata": {"namespace": "shop", "name": "claim-of-a-pod", "uid": "uid-of-a-claim"},
+            "spec": {"volumeName": "pv-of-a-claim"},
+        },
+        VolumeAttachment: {"metadata": {"name": "csi-1"}, "spec": {"source": {"persistentVolumeName": "pv-of-a-claim"}}},
+    }
+    pv, claim, attachment = (Interner().shared(msgspec.json.decode(json.dumps(body), type=kind)) for kind, body in bodies.items())
+    assert pv.metadata.name is claim.spec.volume_name
+    assert pv.metadata.name is attachment.spec.source.persistent_volume_name
+    assert (pv.spec.claim_ref.name, pv.spec.claim_ref.uid) == (claim.metadata.name, claim.metadata.uid)
+    assert pv.spec.claim_ref.name is claim.metadata.name
+    assert pv.spec.claim_ref.uid is claim.metadata.uid
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ import pytest
 from mooring.api.core import PersistentVolume
 from mooring.api.meta import Key
 from mooring.kube.cache import store as store_module
+from mooring.kube.cache.index import FEW
 from mooring.kube.cache.store import Cause, Change, Store
 from tests.unit.kube.objects import pv_at
 
@@ -358,6 +359,18 @@ def test_an_index_follows_its_objects(store: Store[PersistentVolume]):
     assert names("driver", "x") == []
     assert names("label", "one") == []
     assert list(store._indexes["driver"]._buckets) == ["y"], "an empty value stayed in memory"
+
+
+@pytest.mark.parametrize("count", [2, 3, FEW, FEW + 1, 3 * FEW])
+def test_an_index_keeps_the_order_of_few_and_of_many(store: Store[PersistentVolume], count: int):
+    for number in range(count):
+        store.apply(pv_at(f"pv-{number}", number + 1, driver="x"))
+    for number in range(0, count, 2):
+        store.delete(pv_at(f"pv-{number}", count + number + 1))
+    assert [f"pv-{number}" for number in range(1, count, 2)] == [volume.metadata.name for volume in store.by("driver", "x")]
+    for number in range(1, count, 2):
+        store.delete(pv_at(f"pv-{number}", 3 * count + number))
+    assert not store._indexes["driver"]._buckets, "an empty value stayed in memory"
 
 
 def test_asking_an_index_that_is_not_there_is_an_error():

@@ -6,7 +6,15 @@ import math
 from collections.abc import Iterable, Iterator
 
 from mooring.api.binding import claim_name_of, claims_of, is_finished, owns
-from mooring.api.core import Node, ObjectReference, PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec, reference_to
+from mooring.api.core import (
+    PERSISTENT_VOLUME_CLAIMS,
+    Node,
+    ObjectReference,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PersistentVolumeSpec,
+    reference_to,
+)
 from mooring.api.inline_volumes import inline_volumes_of
 from mooring.api.meta import Key, is_deleting
 from mooring.api.nodes import is_out_of_service, is_ready
@@ -89,10 +97,15 @@ def volume_of(view: View, unique: str) -> Volume:
         pv_name=pvs[0].metadata.name if pvs else "",
         single_node=any(map(is_single_node, (*(pv.spec for pv in pvs), *pods.inline_specs, *_inline_specs(inline)))),
         class_names=_classes_of(pvs) if pvs else tuple(filter(None, (view.memory.class_of(unique),))),
-        claims=tuple(pv.spec.claim_ref for pv in pvs if pv.spec.claim_ref is not None),
+        claims=tuple(_claim_reference(pv.spec.claim_ref) for pv in pvs if pv.spec.claim_ref is not None),
         driver_wait_s=force_after_of(view.drivers.get(Key("", identity.driver))),
         places={node: _place(view, identity, node, pods, attachments) for node in sorted(nodes)},
     )
+
+
+def _claim_reference(ref: ObjectReference) -> ObjectReference:
+    """For events."""
+    return ObjectReference("v1", PERSISTENT_VOLUME_CLAIMS.name, ref.namespace, ref.name, ref.uid)
 
 
 def _orphan(view: View, key: str) -> Volume:

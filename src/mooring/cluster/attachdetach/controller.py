@@ -16,7 +16,7 @@ from mooring.api.storage import CSI_DRIVERS, CSI_NODES, VOLUME_ATTACHMENTS, CSIN
 from mooring.base.log import logger
 from mooring.cluster.attachdetach.decision import MarkReports, TakeSteps, VolumeAction
 from mooring.cluster.attachdetach.event_handlers import EventHandlers
-from mooring.cluster.attachdetach.identity import ATTACHMENT, CLAIM, DRIVER, NODE, VOLUME, keeps_of_pod, node_ids_of
+from mooring.cluster.attachdetach.identity import ATTACHMENT, CLAIM, DRIVER, NODE, keeps_of_pod, keeps_of_volume, node_ids_of
 from mooring.cluster.attachdetach.memory import Memory
 from mooring.cluster.attachdetach.metrics import AttachDetachMetrics
 from mooring.cluster.attachdetach.options import AttachDetachOptions
@@ -52,7 +52,7 @@ class AttachDetach(Manager):
         caches = caches or Caches(runtime, "attachdetach")
         pods = caches.of(PODS, keeps=keeps_of_pod, indexes=POD_INDEXES)
         claims = caches.of(PERSISTENT_VOLUME_CLAIMS, keeps=always(CLAIM), indexes=CLAIM_INDEXES)
-        volumes = caches.of(PERSISTENT_VOLUMES, keeps=always(VOLUME), indexes=VOLUME_INDEXES)
+        volumes = caches.of(PERSISTENT_VOLUMES, keeps=keeps_of_volume, indexes=VOLUME_INDEXES)
         nodes = caches.of(NODES, keeps=always(NODE))
         drivers = caches.of(CSI_DRIVERS, keeps=always(DRIVER))
         attachments = caches.of(VOLUME_ATTACHMENTS, keeps=always(ATTACHMENT), indexes=ATTACHMENT_INDEXES)

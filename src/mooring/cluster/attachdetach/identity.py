@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from mooring.api.core import Node, PersistentVolume, PersistentVolumeSpec, Taint
-from mooring.api.meta import Condition, Object, annotation, is_deleting
+from mooring.api.meta import Condition, Object, OwnerReference, annotation, is_deleting
 from mooring.api.migration import (
     AZURE_RESOURCE_GROUP,
     IN_TREE_SOURCES,
@@ -25,9 +25,10 @@ from mooring.api.nodes import OUT_OF_SERVICE_TAINT
 from mooring.api.pods import ContainerStatus, Pod, Volume
 from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.api.volume_names import attachment_name, unique_name
+from mooring.base import texts
 from mooring.base.units import parse_duration_s
 from mooring.cluster.attachdetach.options import NEVER
-from mooring.control.slim import Named, Part, items, only, slim
+from mooring.control.slim import Mask, Named, Part, items, only, slim
 
 MANAGED: Final = "volumes.kubernetes.io/controller-managed-attach-detach"
 FORCE_AFTER: Final = "mooring.dev/force-detach-after"
@@ -50,7 +51,8 @@ class Identity:
 
     @property
     def unique(self) -> str:
-        return unique_name(self.driver, self.handle)
+        """Its name in a Node's status, as one text for all that have it: a queue, an index, the memory and the Node."""
+        return texts.shared(unique_name(self.driver, self.handle))
 
     def attachment_to(self, node: str) -> str:
         return attachment_name(self.driver, self.handle, node)
@@ -151,6 +153,10 @@ def _is_readiness(condition: Condition) -> bool:
     return condition.type == "Ready"
 
 
+def _is_controller(owner: OwnerReference) -> bool:
+    return bool(owner.controller)
+
+
 def _may_be_attached(volume: Volume) -> bool:
     return volume.persistent_volume_claim is not None or volume.ephemeral is not None or is_migratable(volume)
 
@@ -161,23 +167,39 @@ NODE: Final = slim(
     status=slim("volumes_attached", "volumes_in_use", conditions=items(_is_readiness, slim("type", "status", "last_transition_time"))),
 )
 
-_POD: Final = slim(
-    metadata=slim("creation_timestamp", "deletion_timestamp", "owner_references", labels=only(_TEMPLATE)),
-    spec=slim("node_name", volumes=items(_may_be_attached, slim("name", "persistent_volume_claim", "ephemeral", *IN_TREE_SOURCES))),
-    status=slim(
-        "phase",
-        "init_container_statuses",
-        "container_statuses",
-        "ephemeral_container_statuses",
-        conditions=items(_is_placing, slim("type", "last_transition_time")),
-    ),
-)
+
+def _pod_mask(*sources: str) -> Mask:
+    """sources: of volumes, beside claims."""
+    return slim(
+        metadata=slim(
+            "creation_timestamp",
+            "deletion_timestamp",
+            owner_references=items(_is_controller, slim("kind", "name", "controller")),
+            labels=only(_TEMPLATE),
+        ),
+        spec=slim("node_name", volumes=items(_may_be_attached, slim("name", "persistent_volume_claim", "ephemeral", *sources))),
+        status=slim(
+            "phase",
+            "init_container_statuses",
+            "container_statuses",
+            "ephemeral_container_statuses",
+            conditions=items(_is_placing, slim("type", "last_transition_time")),
+        ),
+    )
+
+
+POD: Final = _pod_mask()
+IN_TREE_POD: Final = _pod_mask(*IN_TREE_SOURCES)
 
 CLAIM: Final = slim(metadata=slim("owner_references"), spec=slim("volume_name"), status=slim("phase"))
 
 VOLUME: Final = slim(
+    metadata=slim(),
+    spec=slim("access_modes", "storage_class_name", claim_ref=slim("namespace", "name", "uid"), csi=slim("driver", "volume_handle")),
+)
+IN_TREE_VOLUME: Final = VOLUME | slim(
     metadata=slim(labels=only(*ZONE_LABELS), annotations=only(AZURE_RESOURCE_GROUP, PORTWORX_SECRET_NAME, PORTWORX_SECRET_NAMESPACE)),
-    spec=slim("access_modes", "claim_ref", "storage_class_name", *IN_TREE_SOURCES, csi=slim("driver", "volume_handle")),
+    spec=slim(*IN_TREE_SOURCES),
 )
 
 ATTACHMENT: Final = slim(
@@ -201,7 +223,14 @@ def node_ids_of(drivers: frozenset[str]) -> Part:
 
 def keeps_of_pod(pod: Pod) -> Part | None:
     """Pods without a volume that may be attached are not kept at all."""
-    return _POD if any(map(_may_be_attached, pod.spec.volumes or ())) else None
+    volumes = pod.spec.volumes or ()
+    if not any(map(_may_be_attached, volumes)):
+        return None
+    return IN_TREE_POD if any(map(is_migratable, volumes)) else POD
+
+
+def keeps_of_volume(pv: PersistentVolume) -> Part:
+    return IN_TREE_VOLUME if is_migratable(pv.spec) else VOLUME
 
 
 def source_body(pv_name: str, inline: PersistentVolumeSpec | None) -> dict[str, Any]:

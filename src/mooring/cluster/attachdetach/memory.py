@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from mooring.api.core import Node
@@ -64,6 +65,10 @@ class Told:
         return self.at if not uid or self.heard is None else self.heard.get(uid, -math.inf)
 
 
+NOTHING_TOLD: Final[Mapping[str, Told]] = MappingProxyType({})
+"""Of almost all records: one for all of them."""
+
+
 @dataclasses.dataclass(slots=True)
 class Paced:
     """What failed is tried again at `not_before`, whatever wakes its key meanwhile. failures: in a row.
@@ -88,15 +93,17 @@ class Paced:
 
 @dataclasses.dataclass(slots=True)
 class Record(Paced):
-    """One volume on one node. Times are None while what they count is not so.
+    """One volume on one node. Times are None while what they count is not so. node: "" for a record that no memory holds.
 
     unwanted_since: no pod wants it there. unhealthy_since: the node is not ready, in the silence of this mark.
     waiting_since: a pod waits for the attach. blocked_since: a pod waits for another node to let go.
     creating: a POST of its attachment was sent, and the answer is not known.
     open_posts: of how many it is not known whether they were, or will be, carried out; open_until: none of them is after that.
-    seen_uid: of the attachment that is there, and seen_since when. made_uid: of the one that this process made. told: by subject.
+    seen_uid: of the attachment that is there, and seen_since when. made_uid: of the one that this process made. told: by subject, never
+    changed in place.
     """
 
+    node: str = ""
     observed: bool = False
     unwanted_since: Instant | None = None
     unhealthy_since: Instant | None = None
@@ -110,7 +117,7 @@ class Record(Paced):
     seen_uid: str = ""
     seen_since: Instant = -math.inf
     made_uid: str = ""
-    told: dict[str, Told] = dataclasses.field(default_factory=dict)
+    told: Mapping[str, Told] = dataclasses.field(default_factory=lambda: NOTHING_TOLD)
 
     def observe(
         self,
@@ -148,7 +155,8 @@ class Record(Paced):
             return
         self.seen_uid, self.seen_since = uid, now
         if uid != self.made_uid:
-            self.told["error"] = Told(error_mark(attachment), now)
+            mark = error_mark(attachment)
+            self._note("error", Told(mark, now) if mark else None)
             self._one_was_carried_out()
 
     def post_lost(self, now: Instant) -> None:
@@ -178,7 +186,18 @@ class Record(Paced):
         before = self.told.get(subject)
         heard = before.heard or {} if before is not None and before.mark == mark else {}
         kept = {uid: at for uid, at in heard.items() if now - at < REMIND_S}
-        self.told[subject] = Told(mark, now, {**kept, **dict.fromkeys(uids, now)})
+        self._note(subject, Told(mark, now, {**kept, **dict.fromkeys(uids, now)}))
+
+    def untold(self, *subjects: str) -> None:
+        """Whatever of these was told is told again when it comes up again."""
+        for subject in subjects:
+            self._note(subject, None)
+
+    def _note(self, subject: str, told: Told | None) -> None:
+        if told is not None:
+            self.told = {**self.told, subject: told}
+        elif subject in self.told:
+            self.told = {one: what for one, what in self.told.items() if one != subject} or NOTHING_TOLD
 
 
 def _began(since: Instant | None, now: Instant) -> Instant:
@@ -199,8 +218,8 @@ class NodeRecord(Paced):
 
     unsure: a write of the report was sent, and the answer is not known. last_in_use: of a Node that was deleted; None where this process
     saw none go; unheard_until: until then a Node that came without a list may have mounted what one before it had, without an end as
-    long as it is not ready. named: what `View` has worked out from this Node. managed: its kubelet leaves attaching to controllers, or
-    has done so since this process saw it first.
+    long as it is not ready. named: what `View` has worked out from this Node, while attachments to it are orphans. managed: its kubelet
+    leaves attaching to controllers, or has done so since this process saw it first.
     """
 
     checked_at: Instant = -math.inf
@@ -250,20 +269,37 @@ class Memory:
 
     def __init__(self, began: Instant = -math.inf) -> None:
         self.began = began
-        self._records: dict[str, dict[str, Record]] = {}
+        self._records: dict[str, dict[str, Record] | Record] = {}  # a volume on one node, as most are, has the bare record
         self._nodes: dict[str, NodeRecord] = {}
         self._last_classes: dict[str, str] = {}  # by volume
         self.deletions: dict[str, Deletion] = {}
         self.class_waits: dict[str, tuple[float | None, Instant]] = {}
 
     def record(self, unique: str, node: str) -> Record:
-        return self._records.setdefault(unique, {}).setdefault(node, Record())
+        found = self.find(unique, node)
+        if found is None:
+            found = Record(node=node)
+            self._hold(unique, {**self._records_of(unique), node: found})
+        return found
 
     def find(self, unique: str, node: str) -> Record | None:
-        return self._records.get(unique, {}).get(node)
+        found = self._records.get(unique)
+        if isinstance(found, Record):
+            return found if found.node == node else None
+        return None if found is None else found.get(node)
 
     def nodes_of(self, unique: str) -> tuple[str, ...]:
-        return tuple(self._records.get(unique, ()))
+        return tuple(self._records_of(unique))
+
+    def _records_of(self, unique: str) -> Mapping[str, Record]:
+        found = self._records.get(unique, {})
+        return {found.node: found} if isinstance(found, Record) else found
+
+    def _hold(self, unique: str, records: dict[str, Record]) -> None:
+        if records:
+            self._records[unique] = next(iter(records.values())) if len(records) == 1 else records
+        else:
+            self._records.pop(unique, None)
 
     def class_of(self, unique: str) -> str:
         """The StorageClass of a volume whose PersistentVolume is gone, of the last one: what it says of forced detaches still counts."""
@@ -277,14 +313,9 @@ class Memory:
         """Forgets the volume on all nodes but these."""
         if not nodes:
             self._last_classes.pop(unique, None)
-        records = self._records.get(unique)
-        if records is None:
-            return
-        kept = frozenset(nodes)
-        for node in [node for node in records if node not in kept]:
-            del records[node]
-        if not records:
-            del self._records[unique]
+        records = self._records_of(unique)
+        if any(node not in nodes for node in records):
+            self._hold(unique, {node: record for node, record in records.items() if node in nodes})
 
     def node(self, name: str) -> NodeRecord:
         return self._nodes.setdefault(name, NodeRecord())
@@ -297,4 +328,4 @@ class Memory:
         self._nodes.pop(name, None)
 
     def records(self) -> Iterable[Record]:
-        return (record for records in self._records.values() for record in records.values())
+        return (record for unique in self._records for record in self._records_of(unique).values())

@@ -52,6 +52,10 @@ class Orphans:
         """The names of all that are attached to the node, whether or not it is known what they are about."""
         return tuple(self._on.get(node, ()))
 
+    def are_on(self, node: str) -> bool:
+        """True when any is attached to the node."""
+        return node in self._on
+
     def volume_of(self, name: str) -> str | None:
         """The volume of one that is known."""
         return self._volumes.get(name)

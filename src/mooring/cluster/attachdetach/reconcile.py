@@ -19,7 +19,7 @@ from mooring.cluster.attachdetach.assemble import observe, volume_of
 from mooring.cluster.attachdetach.decide import decide_volume, detach_notes, failed_notes
 from mooring.cluster.attachdetach.facts import Place, Volume
 from mooring.cluster.attachdetach.identity import Identity, attachment_body, force_after_of, source_body
-from mooring.cluster.attachdetach.memory import REMIND_S, Deletion, Record
+from mooring.cluster.attachdetach.memory import NOTHING_TOLD, REMIND_S, Deletion, Record
 from mooring.cluster.attachdetach.metrics import AttachDetachMetrics
 from mooring.cluster.attachdetach.options import AttachDetachOptions
 from mooring.cluster.attachdetach.release import Rules
@@ -109,8 +109,7 @@ class Reconciler:
         record = place.record
         if not step.blocked_by:
             record.blocked_since, record.blocked_by = None, ""
-            for subject in ("multi-attach", "blocked"):
-                record.told.pop(subject, None)
+            record.untold("multi-attach", "blocked")
         else:
             record.blocked_by = step.blocked_by
             if record.blocked_since is None:
@@ -253,7 +252,7 @@ class Reconciler:
         if action.ends_wait:
             self._metrics.attached(volume.driver, now - (now if record.waiting_since is None else record.waiting_since))
             record.waiting_since = None
-            record.told.clear()
+            record.told = NOTHING_TOLD
         else:
             record.tells(action.subject, action.mark, (note.ref.uid for note in action.notes), now)
             if action.subject in ("error", "timeout", "deleting"):

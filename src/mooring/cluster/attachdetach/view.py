@@ -26,7 +26,7 @@ from mooring.kube.cache.store import IndexFunction
 BY_CLAIM: Final = "attachdetach/claim"  # pods by the claims they name; volumes by the claim that they are reserved for
 BY_NODE: Final = "attachdetach/node"  # pods and attachments
 BY_UNIQUE: Final = "attachdetach/unique"  # volumes by their name in a Node's status; pods and attachments by those they define themselves
-BY_DRIVER: Final = "attachdetach/driver"  # volumes, and pods by the drivers of those they define themselves
+BY_DRIVER: Final = "attachdetach/driver"  # pods by the drivers of the volumes that they define themselves
 BY_VOLUME: Final = "attachdetach/volume"  # attachments and claims by the PersistentVolume they name
 
 ORPHAN: Final = "attachment/"
@@ -105,8 +105,10 @@ class View:
 
     def sort(self, attachment: VolumeAttachment) -> None:
         """To be called when the attachment, or the PersistentVolume that it names, comes or goes."""
-        gone = self.attachment(attachment.metadata.name) is None
+        node, gone = attachment.spec.node_name, self.attachment(attachment.metadata.name) is None
         self.orphans.sort(attachment, has_volume=gone or self._volume_of(attachment) is not None)
+        if not self.orphans.are_on(node):
+            self.memory.node(node).named = None
 
     # -- what of a change concerns which volume
 
@@ -167,7 +169,8 @@ class View:
             yield from self.volumes_of_pod(pod)
 
     def volumes_of_driver(self, driver: str) -> Iterator[str]:
-        objects = (*self.volumes.by(BY_DRIVER, driver), *(pv for pod in self.pods.by(BY_DRIVER, driver) for pv in inline_volumes_of(pod)))
+        """Looks at all volumes: a CSIDriver seldom changes."""
+        objects = (*self.volumes.values(), *(pv for pod in self.pods.by(BY_DRIVER, driver) for pv in inline_volumes_of(pod)))
         yield from (found.unique for found in map(identity_of, objects) if found is not None and found.driver == driver)
 
 
@@ -189,11 +192,6 @@ def _is_hashed(name: str) -> bool:
 def _unique_of(pv: PersistentVolume) -> tuple[str, ...]:
     found = identity_of(pv)
     return () if found is None else (found.unique,)
-
-
-def _driver_of(pv: PersistentVolume) -> tuple[str, ...]:
-    found = identity_of(pv)
-    return () if found is None else (found.driver,)
 
 
 def _inline(pod: Pod) -> Iterator[Identity]:
@@ -221,7 +219,6 @@ POD_INDEXES: Final[Mapping[str, IndexFunction[Pod]]] = {
 }
 VOLUME_INDEXES: Final[Mapping[str, IndexFunction[PersistentVolume]]] = {
     BY_UNIQUE: _unique_of,
-    BY_DRIVER: _driver_of,
     BY_CLAIM: _reserved_for,
 }
 ATTACHMENT_INDEXES: Final[Mapping[str, IndexFunction[VolumeAttachment]]] = {

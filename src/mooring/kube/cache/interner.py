@@ -1,7 +1,8 @@
 """Shares equal parts of cached objects: 20,000 volumes of one driver have its name, labels and claim namespaces once.
 
-A decoded object has its own copy of each string. Interning replaces them by equal ones that came before, and does the same with
-mappings, tuples and structs below the object itself. Sharing is safe since nothing from a cache is ever written to.
+A decoded object has its own copy of each text. Interning replaces them by equal ones, which all caches of the process share: a volume's
+name stands in its claim and its attachment, too. It does the same with mappings, tuples and structs below the object itself, for those
+that came before in this cache. Sharing is safe since nothing from a cache is ever written to.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from mooring.api.meta import ObjectMeta
+from mooring.base import texts
 
 S = TypeVar("S")
 
-_UNIQUE: Final = frozenset({"uid", "resource_version"})  # never worth a place in the table
-_UNIQUE_IN_META: Final = _UNIQUE | {"name"}
+_UNIQUE: Final = frozenset({"resource_version", "volume_handle"})  # never worth a place in a table
+_UNIQUE_IN_META: Final = _UNIQUE | {"name", "uid"}
 _LONG: Final = 8
 """Entries of a list that hardly any other object has: a node's volumes."""
 
@@ -43,17 +44,21 @@ class Interner:
         """
         if isinstance(obj, msgspec.Struct):
             self._share_fields(obj)
+            if getattr(type(obj), "is_referred_to", False):
+                meta = obj.metadata  # type: ignore[attr-defined]
+                for name in ("name", "uid"):
+                    msgspec.structs.force_setattr(meta, name, texts.shared(getattr(meta, name)))
         return obj
 
     def _share_fields(self, struct: msgspec.Struct) -> bool:
         """False where there is a long list in it. Runs for every object and event: text, the most frequent part, takes the short way."""
-        is_short = True
+        is_short, shared_text = True, texts.shared
         for name in _fields_of(type(struct)):
             value = getattr(struct, name)
             if value is None:
                 continue
             if type(value) is str:
-                part = self._known(value, value)
+                part = shared_text(value)
             else:
                 part = self._part(value)
                 is_short = is_short and not _is_long(part)
@@ -64,7 +69,7 @@ class Interner:
     def _part(self, value: Any) -> Any:
         kind = type(value)
         if kind is str:
-            return self._known(value, value)
+            return texts.shared(value)
         if kind is dict:
             return self._mapping(value)
         if kind is tuple:
@@ -72,7 +77,7 @@ class Interner:
             return items if _is_long(items) else self._hashed(items)
         if isinstance(value, msgspec.Struct):
             is_short = self._share_fields(value)
-            return self._hashed(value) if is_short and type(value) is not ObjectMeta else value
+            return self._hashed(value) if is_short and not _is_unique(type(value)) else value
         return value
 
     def _mapping(self, value: dict[Any, Any]) -> Any:
@@ -115,8 +120,12 @@ def _is_long(part: object) -> bool:
     return type(part) is tuple and len(part) > _LONG
 
 
+def _is_unique(kind: type[msgspec.Struct]) -> bool:
+    return getattr(kind, "is_unique", False)
+
+
 @functools.cache
 def _fields_of(kind: type[msgspec.Struct]) -> tuple[str, ...]:
     """The fields worth looking at."""
-    unique = _UNIQUE_IN_META if issubclass(kind, ObjectMeta) else _UNIQUE
+    unique = _UNIQUE_IN_META if _is_unique(kind) else _UNIQUE
     return tuple(name for name in kind.__struct_fields__ if name not in unique)

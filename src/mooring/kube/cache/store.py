@@ -21,14 +21,17 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Generic, TypeVar
 
 from mooring.api.meta import Key, Object, key_of
+from mooring.base import texts
+from mooring.kube.cache.index import Index, IndexFunction
 from mooring.kube.cluster import UnreadItem, order
 
+__all__ = ["TOMBSTONES_MAX", "Cause", "Change", "IndexFunction", "Relist", "Sight", "Store"]
+
 T = TypeVar("T", bound=Object)
-IndexFunction = Callable[[T], Iterable[str]]
 
 TOMBSTONES_MAX: Final = 20_000
 
@@ -76,7 +79,7 @@ class Store(Generic[T]):
     """indexes: name → function that gives the values under which an object is found; it must depend on the object alone."""
 
     def __init__(self, indexes: Mapping[str, IndexFunction[T]] | None = None) -> None:
-        self._objects: dict[Key, T] = {}
+        self._objects: dict[str, T] = {}  # by the text of the key, which others have, too: a name, or a value of an index
         self._indexes = {name: Index(function) for name, function in (indexes or {}).items()}
         self._tombstones: dict[str, int] = {}  # uid → how many lists had begun when it was buried
         self._lists_begun = 0
@@ -97,7 +100,7 @@ class Store(Generic[T]):
         return len(self._objects)
 
     def get(self, key: Key) -> T | None:
-        return self._objects.get(key)
+        return self._objects.get(str(key))
 
     def values(self) -> tuple[T, ...]:
         """All objects; for anything frequent ask an index."""
@@ -105,12 +108,12 @@ class Store(Generic[T]):
 
     def by(self, index: str, value: str) -> tuple[T, ...]:
         """The objects under one value of an index, in the order they came under it."""
-        return tuple(self._objects[key] for key in self._indexes[index].keys(value))
+        return tuple(self._objects[place] for place in self._indexes[index].places(value))
 
     def apply(self, obj: T) -> tuple[Change[T], ...]:
         """The watch showed an object, new or changed."""
         self._advance(obj.metadata.resource_version)
-        return self._put(obj, Cause.WATCH)
+        return self._put(_place(obj), obj, Cause.WATCH)
 
     def delete(self, obj: T) -> tuple[Change[T], ...]:
         """The watch showed the end of an object. obj carries the version of its deletion."""
@@ -120,7 +123,7 @@ class Store(Generic[T]):
 
     def exclude(self, obj: T, cause: Cause) -> tuple[Change[T], ...]:
         """The object in this state isn't to be kept: takes out what is stored under its name, unless that is newer."""
-        old = self._objects.get(key_of(obj))
+        old = self._objects.get(_place(obj))
         if old is None or order(obj.metadata.resource_version, old.metadata.resource_version) < 0:
             return ()
         return (self._take_out(old, cause),)
@@ -136,15 +139,15 @@ class Store(Generic[T]):
         another of its name, comes from a server that was set back: whoever never sees what his own write met would make it again and
         again, until all is listed anew.
         """
-        is_told = order(obj.metadata.resource_version, self.version) <= 0
-        if is_told and key_of(obj) not in self._objects:
+        place, is_told = _place(obj), order(obj.metadata.resource_version, self.version) <= 0
+        if is_told and place not in self._objects:
             return ()
         self._note_ahead(obj.metadata.resource_version)
-        return self._put(obj, Cause.OWN_WRITE)
+        return self._put(place, obj, Cause.OWN_WRITE)
 
     def bury(self, obj: T) -> tuple[Change[T], ...]:
         """One of our writes ended this object."""
-        old = self._objects.get(key_of(obj))
+        old = self._objects.get(_place(obj))
         if old is None or old.metadata.uid != obj.metadata.uid:
             return ()  # the watch was quicker
         self._entomb(old)
@@ -156,7 +159,7 @@ class Store(Generic[T]):
 
     def sight(self, key: Key) -> Sight:
         """The known state of the object of this key now, while a request about it is about to be sent."""
-        obj = self._objects.get(key)
+        obj = self.get(key)
         return Sight(self.version, "" if obj is None else obj.metadata.resource_version, self._lists_alone)
 
     def is_of_before(self, obj: T, sight: Sight) -> bool:
@@ -200,38 +203,46 @@ class Store(Generic[T]):
         if order(version, self._ahead) > 0:
             self._ahead = version
 
-    def _put(self, obj: T, cause: Cause, *, rewound: bool = False) -> tuple[Change[T], ...]:
+    def _put(self, place: str, obj: T, cause: Cause, *, rewound: bool = False) -> tuple[Change[T], ...]:
         if obj.metadata.uid in self._tombstones:
             return ()
-        key = key_of(obj)
-        old = self._objects.get(key)
+        old = self._objects.get(place)
         if old is None:
-            self._set(key, None, obj)
+            self._set(place, None, obj)
             return (Change(None, obj, cause),)
         step = order(obj.metadata.resource_version, old.metadata.resource_version)
         if step == 0 or (step < 0 and not rewound):
             return ()
         if old.metadata.uid == obj.metadata.uid:
-            self._set(key, old, obj)
+            self._set(place, old, obj)
             return (Change(old, obj, cause),)
         if cause is Cause.OWN_WRITE:  # it met another object under the name; the end of this one is not shown yet
             self._entomb(old)
         ended = self._take_out(old, cause)
-        self._set(key, None, obj)
+        self._set(place, None, obj)
         return ended, Change(None, obj, cause)
 
     def _take_out(self, old: T, cause: Cause) -> Change[T]:
-        self._set(key_of(old), old, None)
+        self._set(_place(old), old, None)
         return Change(old, None, cause)
 
-    def _set(self, key: Key, old: T | None, new: T | None) -> None:
-        assert self._objects.get(key) is old
+    def _set(self, place: str, old: T | None, new: T | None) -> None:
+        assert self._objects.get(place) is old
         if new is None:
-            del self._objects[key]
+            del self._objects[place]
         else:
-            self._objects[key] = new
+            self._objects[place] = new
         for index in self._indexes.values():
-            index.move(key, old, new)
+            index.move(place, old, new)
+
+
+def _place(obj: Object) -> str:
+    """The text of its key. A name has no slash, so no two keys have the same."""
+    meta = obj.metadata
+    if not meta.namespace:
+        return meta.name
+    place = f"{meta.namespace}/{meta.name}"
+    return texts.shared(place) if getattr(type(obj), "is_referred_to", False) else place
 
 
 class Relist(Generic[T]):
@@ -242,7 +253,7 @@ class Relist(Generic[T]):
         self._number = number
         self._known = store.known()
         self._is_alone = store._is_set_back
-        self._listed: set[Key] = set()
+        self._listed: set[str] = set()
 
     def rewound(self, version: str) -> bool:
         """True when the list at this version comes from before what the store knew to have happened when the list was asked for.
@@ -260,8 +271,8 @@ class Relist(Generic[T]):
             self._store._tombstones.clear()
         for obj in objects:
             self._store._exhume(obj.metadata.uid, self._number)
-            self._listed.add(key_of(obj))
-            changes += self._store._put(obj, Cause.RELIST, rewound=rewound)
+            self._listed.add(place := _place(obj))
+            changes += self._store._put(place, obj, Cause.RELIST, rewound=rewound)
         return changes
 
     def keep(self, unread: Iterable[UnreadItem]) -> None:
@@ -269,7 +280,7 @@ class Relist(Generic[T]):
         for one in unread:
             stored = self._store.get(key := Key(one.namespace, one.name))
             if stored is not None and stored.metadata.uid == one.uid:
-                self._listed.add(key)
+                self._listed.add(str(key))
 
     def end(self, version: str) -> list[Change[T]]:
         """All pages are in: takes out what the list lacks."""
@@ -278,8 +289,8 @@ class Relist(Generic[T]):
         rewound = self.rewound(version)
         missing = [
             obj
-            for key, obj in store._objects.items()
-            if key not in self._listed and (rewound or order(version, obj.metadata.resource_version) >= 0)
+            for place, obj in store._objects.items()
+            if place not in self._listed and (rewound or order(version, obj.metadata.resource_version) >= 0)
         ]
         changes = [store._take_out(obj, Cause.RELIST) for obj in missing]
         if rewound:
@@ -289,52 +300,3 @@ class Relist(Generic[T]):
         store._tombstones = {uid: lists for uid, lists in store._tombstones.items() if lists >= self._number}
         store.version = version
         return changes
-
-
-class Index(Generic[T]):
-    """Finds objects by what they say, in place of a scan: values to keys.
-
-    Most values name one object: such a value holds the bare key, a dict costs four times as much.
-    """
-
-    __slots__ = ("_buckets", "function")
-
-    def __init__(self, function: IndexFunction[T]) -> None:
-        self.function = function
-        self._buckets: dict[str, Key | dict[Key, None]] = {}
-
-    def keys(self, value: str) -> Iterable[Key]:
-        bucket = self._buckets.get(value)
-        if bucket is None:
-            return ()
-        return bucket if isinstance(bucket, dict) else (bucket,)
-
-    def move(self, key: Key, old: T | None, new: T | None) -> None:
-        """An object under this key has taken the place of another."""
-        before = () if old is None else tuple(dict.fromkeys(self.function(old)))
-        after = () if new is None else tuple(dict.fromkeys(self.function(new)))
-        for value in before:
-            if value not in after:
-                self._leave(value, key)
-        for value in after:
-            if value not in before:
-                self._enter(value, key)
-
-    def _enter(self, value: str, key: Key) -> None:
-        bucket = self._buckets.get(value)
-        if bucket is None:
-            self._buckets[value] = key
-        elif isinstance(bucket, dict):
-            bucket[key] = None
-        else:
-            self._buckets[value] = {bucket: None, key: None}
-
-    def _leave(self, value: str, key: Key) -> None:
-        bucket = self._buckets[value]
-        if isinstance(bucket, dict):
-            del bucket[key]
-            if bucket:
-                return
-        else:
-            assert bucket == key
-        del self._buckets[value]
