@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from bench.bounds.requests import (
     DRIVER,
@@ -22,11 +21,11 @@ from bench.bounds.requests import (
 from bench.podload import a_claim, a_node, a_pod, a_volume, unique
 from mooring.api.volume_names import attachment_name
 
-NODE_COUNT: Final = 10
-PODS_PER_NODE_WRITE: Final = {"Go": 4, "Mooring": 2}
+NODE_COUNT = 10
+PODS_PER_NODE_WRITE = {"Go": 4, "Mooring": 2}
 """With 500 pods at once, as docs/results.md has them: 0.27 and 0.49 writes per pod."""
 
-_FINALIZER: Final = "external-attacher/bench-mooring-dev"
+_FINALIZER = "external-attacher/bench-mooring-dev"
 
 
 def attach(side: str, tag: str, number: int, *, alone: bool) -> Chain:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 import msgspec
 
@@ -12,7 +11,7 @@ from bench.claims import a_claim, a_volume
 from bench.intents import an_intent
 from mooring.sidecars.provisioner.intents.lease_codec import JournalLocation, encoded, page_body
 
-VOLUMES_PER_INTENT_WRITE: Final = 20
+VOLUMES_PER_INTENT_WRITE = 20
 """With 500 claims at once, as docs/results.md has it: 0.05 writes per volume."""
 
 

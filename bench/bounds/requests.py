@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -18,15 +18,15 @@ from tests.support.protobuf import PROTOBUF, body
 
 Json = dict[str, Any]
 
-JSON: Final = "application/json"
-JSON_PATCH: Final = "application/json-patch+json"
-MERGE_PATCH: Final = "application/merge-patch+json"
-STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+JSON = "application/json"
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
-KINDS: Final = {resource.kind: resource for resource in RESOURCES if resource.api_version != "events.k8s.io/v1"}
-DRIVER: Final = "bench.mooring.dev"
-SNAPSHOT_GROUP: Final = "snapshot.storage.k8s.io/v1"
-TIME: Final = "2026-11-26T12:00:00Z"
+KINDS = {resource.kind: resource for resource in RESOURCES if resource.api_version != "events.k8s.io/v1"}
+DRIVER = "bench.mooring.dev"
+SNAPSHOT_GROUP = "snapshot.storage.k8s.io/v1"
+TIME = "2026-11-26T12:00:00Z"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Final
 
 import msgspec
 
@@ -31,8 +30,8 @@ from bench.snapshots import CREATED, CREATED_NS, a_snapshot
 from mooring.api.snapshot_names import AS_SOURCE_FINALIZER, BEING_CREATED, BOUND_FINALIZER, CLAIM_FINALIZER, CONTENT_FINALIZER
 from tests.support.protobuf import PROTOBUF, body
 
-CONTENTS: Final = f"/apis/{SNAPSHOT_GROUP}/volumesnapshotcontents"
-SNAPSHOTS: Final = f"/apis/{SNAPSHOT_GROUP}/namespaces/default/volumesnapshots"
+CONTENTS = f"/apis/{SNAPSHOT_GROUP}/volumesnapshotcontents"
+SNAPSHOTS = f"/apis/{SNAPSHOT_GROUP}/namespaces/default/volumesnapshots"
 
 
 def snapshot(side: str, tag: str, number: int, *, alone: bool) -> Chain:
@@ -168,10 +167,10 @@ def _owned(*paths: str) -> Json:
     return {**entry, "apiVersion": "v1"}
 
 
-_SHOWN: Final = f'"creationTime":"{CREATED}"'
+_SHOWN = f'"creationTime":"{CREATED}"'
 """Only in the status of a snapshot that is ready; a content has a number there."""
 
-_OWNED: Final = [
+_OWNED = [
     _owned("metadata labels app", "metadata annotations bench", "spec accessModes", "spec resources requests storage", "spec volumeName"),
     {**_owned("status phase", "status accessModes", "status capacity storage"), "manager": "bench", "subresource": "status"},
 ]
