@@ -113,8 +113,12 @@ class Load:
         return [await self._connect(Connection) for _ in range(count)]
 
     async def watch(self) -> None:
+        """What is there already is not shown."""
+        asking = (await self.connections(1))[0]
         for path, accept in self._job["watches"]:
-            request = head(self._job, "GET", f"{path}?watch=true&resourceVersion=0", accept=accept)
+            found = _VERSION.search(await asking.ask(head(self._job, "GET", f"{path}?limit=1")))
+            assert found is not None, path
+            request = head(self._job, "GET", f"{path}?watch=true&resourceVersion={found[1].decode()}", accept=accept)
             await self._connect(lambda request=request: Watch(self._note, request))  # type: ignore[misc]
 
     async def _connect(self, made: Callable[[], Any]) -> Any:
