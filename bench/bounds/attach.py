@@ -55,6 +55,6 @@ def _attach(go: bool, tag: str, number: int, pods_per_write: int) -> Iterator[Re
         there = (unique(DRIVER, f"{tag}-{other}") for other in range(number % NODE_COUNT, number + 1, NODE_COUNT))
         listed = {"status": {"volumesAttached": [{"name": one, "devicePath": ""} for one in there]}}
         form = STRATEGIC_PATCH if go else MERGE_PATCH
-        yield patch(path_of("Node", node, "status"), listed, form, go=go, ends=True, shows=unique(DRIVER, name))
+        yield patch(path_of("Node", node, "status"), listed, form, go=go, ends=True, shows=unique(DRIVER, name), serial=node)
     text = f'AttachVolume.Attach succeeded for volume "{name}" '
     yield event("Pod", name, 0, "SuccessfulAttachVolume", text, "attachdetach-controller", go=go)

@@ -12,10 +12,12 @@ ways to run the chains:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
@@ -106,7 +108,7 @@ class Load:
         self.chains = [Chain(requests, common) for requests in job["chains"]]
         self.times: dict[str, list[float]] = {}
         self.shown: dict[str, list[float]] = {}
-        self._serial = asyncio.Lock()
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._awaited: tuple[bytes, asyncio.Future[float]] | None = None
 
     async def connections(self, count: int) -> list[Connection]:
@@ -131,16 +133,14 @@ class Load:
 
     async def run(self, connection: Connection, chain: Chain, request: Json, *, looks: bool = False) -> None:
         """Makes the request. looks: waits for the watch, too."""
-        if request["serial"]:
-            async with self._serial:
+        async with self._locks[request["serial"]] if request["serial"] else contextlib.nullcontext():
+            if not (looks and request["shows"]):
                 await self._ask(connection, chain, request)
-        elif looks and request["shows"]:
+                return
             name = chain.filled(request["shows"].encode())
             self._awaited = name, asyncio.get_running_loop().create_future()
             began = await self._ask(connection, chain, request)
             self.shown.setdefault(request["name"], []).append(await asyncio.wait_for(self._awaited[1], 10) - began)
-        else:
-            await self._ask(connection, chain, request)
 
     async def _ask(self, connection: Connection, chain: Chain, request: Json) -> float:
         path, body = chain.filled(request["path"].encode()).decode(), chain.filled(request["body"].encode("latin-1"))

@@ -24,11 +24,11 @@ def _provision(go: bool, tag: str, number: int, *, alone: bool) -> Iterator[Requ
     name, component = f"{tag}-{number}", f"{DRIVER}_host_{uid_of(tag)}"
     uid = uid_of(name)
     if not go and number == 0:
-        yield post("Lease", _page(tag, 0), keeps="page", stage="prepare", serial=True)
+        yield post("Lease", _page(tag, 0), keeps="page", stage="prepare", serial="page")
     yield post("PersistentVolumeClaim", a_claim(name, DRIVER), stage="load", shows=name)
     if not go and (alone or number % VOLUMES_PER_INTENT_WRITE == 0):
         page, path = _page(tag, 1 if alone else VOLUMES_PER_INTENT_WRITE), path_of("Lease", f"{tag}-intents")
-        yield Request("PUT leases", "PUT", path, msgspec.json.encode(page), keeps="page", serial=True)
+        yield Request("PUT leases", "PUT", path, msgspec.json.encode(page), keeps="page", serial="page")
     yield post("PersistentVolume", _volume(uid, name), go=go, ends=True, shows=f"pvc-{uid}")
     told = "Provisioning", f'External provisioner is provisioning volume for claim "default/{name}"'
     yield event("PersistentVolumeClaim", name, 0, *told, component, go=go)

@@ -33,7 +33,8 @@ TIME = "2026-11-26T12:00:00Z"
 class Request:
     """One of a chain. keeps: under which name its answer's uid and version go on. stage: "prepare" is done before the clock starts,
     "load" makes the object, "wait" is what somebody waits for, "later" what nobody waits for. ends: with it the object is done. shows: in
-    a watch, of which the time is of interest. serial: one at a time in all chains, with what is kept in common.
+    a watch, of which the time is of interest. serial: of the requests with
+    the same word only one is under way, and what their answers say is common to all chains.
     """
 
     name: str
@@ -46,7 +47,7 @@ class Request:
     stage: str = "wait"
     ends: bool = False
     shows: str = ""
-    serial: bool = False
+    serial: str = ""
 
     def in_job(self) -> Json:
         return {**dataclasses.asdict(self), "body": self.body.decode("latin-1")}
