@@ -138,6 +138,10 @@ bench-attachdetach: $(BENCH)/ready real-parts ## Attach/detach beside Go
 bench-provision: $(BENCH)/ready real-parts ## Mooring's provisioner and binder beside the Go ones
 	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BENCH)/bin/python -m bench.provision $(ARGS)
 
+.PHONY: bench-bounds
+bench-bounds: $(BENCH)/ready real-parts ## The API server's cost without a controller
+	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BENCH)/bin/python -m bench.bounds $(ARGS)
+
 .PHONY: bench-resize
 bench-resize: $(BENCH)/ready real-parts ## Mooring's resizer beside the Go one
 	@KUBE_TEST_BIN="$$(hack/kube/build --folder)" $(BENCH)/bin/python -m bench.resize $(ARGS)

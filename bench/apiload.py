@@ -116,9 +116,12 @@ def tls(ca: str) -> ssl.SSLContext:
     return context
 
 
-def head(job: dict[str, Any], method: str, path: str, body: bytes = b"", content_type: str = "application/json") -> bytes:
-    lines = [f"{method} {path} HTTP/1.1", f"Host: {job['host']}:{job['port']}", f"Authorization: Bearer {job['token']}"]
-    lines += ["Accept: application/json", "User-Agent: mooring-bench"]
+def head(
+    job: dict[str, Any], method: str, path: str, body: bytes = b"", content_type: str = "application/json", accept: str = "application/json"
+) -> bytes:
+    lines = [f"{method} {path} HTTP/1.1", f"Host: {job['host']}:{job['port']}", f"Accept: {accept}", "User-Agent: mooring-bench"]
+    if "token" in job:
+        lines += [f"Authorization: Bearer {job['token']}"]
     if body:
         lines += [f"Content-Type: {content_type}", f"Content-Length: {len(body)}"]
     return "\r\n".join([*lines, "", ""]).encode() + body

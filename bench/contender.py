@@ -174,6 +174,21 @@ class Strangers:
         return (sum(fields) - fields[3] - fields[4]) / _TICKS_PER_S - ours, time.monotonic()
 
 
+class Shares:
+    """Tells which part of a bench uses the processors. parts: the processes of each part."""
+
+    def __init__(self, parts: Mapping[str, Iterable[int]]) -> None:
+        self._parts = {name: tuple(pids) for name, pids in parts.items()}
+        self._began = self._now()
+
+    def ms_per(self, count: int) -> dict[str, float]:
+        """Processor time of each since this was made, in milliseconds for one of so many objects."""
+        return {name: (now - self._began[name]) / count * 1000 for name, now in self._now().items()}
+
+    def _now(self) -> dict[str, float]:
+        return {name: sum(cpu_s(pid) for pid in pids) for name, pids in self._parts.items()}
+
+
 def quantile(values: list[float], share: float) -> float:
     """The value below which this share (0 to 1) of the values lies, by rank."""
     ordered = sorted(values)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import dataclasses
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from bench import binder, capacity
 from bench.claims import ProvisionLoad
-from bench.contender import NO_LIMIT, Contender, LoadDriver, Strangers, build_driver, quantile, running
+from bench.contender import NO_LIMIT, Contender, LoadDriver, Shares, Strangers, build_driver, quantile, running
 from bench.load import a_load, per_object
 from bench.tables import Table, heading
 from bench.turns import Turns
@@ -36,7 +37,9 @@ OURS = ("POST persistentvolumeclaims 201", "DELETE persistentvolumeclaims 200", 
 
 @dataclasses.dataclass
 class Run:
-    """One contender in one round. Times in seconds, memory in MiB; writes and calls per volume. strangers: processors busy elsewhere."""
+    """One contender in one round. Times in seconds, memory in MiB; writes and calls per volume. shares: processor time of each part of the
+    bench until the last volume is there, in ms per volume. strangers: processors busy elsewhere.
+    """
 
     rate: float
     p50_s: float
@@ -49,6 +52,7 @@ class Run:
     calls: Mapping[str, float]
     rss_idle: float
     rss_after: float
+    shares: Mapping[str, float]
     strangers: float
 
 
@@ -102,9 +106,10 @@ class Bench:
                 strangers = Strangers([*self._plane.pids(), started.pid, driver.pid])
                 rss_idle, cpu_before = started.rss_mib, started.cpu_s
                 writes_before, calls_before = await load.settled(), driver.counts()
-                began = time.monotonic()
+                began, shares = time.monotonic(), self._shares(started.pid, driver.pid)
                 await load.each(load.claim(name, name_of) for name in names)
                 await load.until(load.made_at, names, timeout_s)
+                spent = shares.ms_per(count)
                 made_s = max(load.made_at[name] for name in names) - began
                 writes_made = await load.settled()
                 cpu_made, calls_made = started.cpu_s, driver.counts()
@@ -130,8 +135,13 @@ class Bench:
             calls=_each(calls_before, calls_made, count) | _each(calls_made, calls_gone, count),
             rss_idle=rss_idle,
             rss_after=rss_after,
+            shares=spent,
             strangers=busy,
         )
+
+    def _shares(self, contender: int, driver: int) -> Shares:
+        parts = {"kube-apiserver and etcd": self._plane.pids(), "the provisioner": (contender,)}
+        return Shares({**parts, "load and driver": (os.getpid(), driver)})
 
     async def backlog(self, contender: Contender, count: int) -> Backlog:
         """Volumes a second when so many claims wait already as the contender starts: from the first volume to the last."""
@@ -188,6 +198,7 @@ def table(title: str, runs: Mapping[str, list[Run]]) -> str:
     made.row("claim created → volume, p50 (ms)", "{:.0f}", lambda run: run.p50_s * 1000)
     made.row("claim created → volume, p99 (ms)", "{:.0f}", lambda run: run.p99_s * 1000)
     made.row("processor time per volume (ms)", "{:.2f}", lambda run: run.cpu_ms, each_round=True)
+    made.rows("… of {}, until the last volume (ms)", "{:.2f}", lambda run: run.shares)
     made.rows("{} per volume", "{:.2f}", lambda run: run.writes)
     made.row("deletion rate (1/s)", "{:.1f}", lambda run: run.delete_rate, each_round=True)
     made.row("processor time per deletion (ms)", "{:.2f}", lambda run: run.delete_cpu_ms)

@@ -56,7 +56,7 @@ def test_every_heading_names_the_build() -> None:
 
 BENCHES = (
     *("bench-attach", "bench-attachdetach", "bench-provision", "bench-resize", "bench-snapshot"),
-    *("bench-apiserver", "bench-node", "bench-sidecars", "bench-scale"),
+    *("bench-apiserver", "bench-node", "bench-sidecars", "bench-scale", "bench-bounds"),
 )
 
 
@@ -84,7 +84,8 @@ def test_a_bench_takes_the_developers_environment_otherwise(target: str) -> None
 
 MODULES = sorted(
     ".".join(path.relative_to(ROOT / "bench").with_suffix("").parts)
-    for path in (*(ROOT / "bench").glob("*.py"), *(ROOT / "bench" / "scale").glob("*.py"))
+    for folder in (".", "scale", "bounds")
+    for path in (ROOT / "bench" / folder).glob("*.py")
     if path.stem not in ("__init__", "__main__")
 )
 
