@@ -59,7 +59,8 @@ class AttachDetach(Manager):
         own = options.own_attachers
         csi_nodes: Reader[CSINode] = caches.of(CSI_NODES, keeps=always(node_ids_of(own))).store if own else Store()
         stores = (pods.store, claims.store, volumes.store, nodes.store, drivers.store, attachments.store, csi_nodes)
-        view = self.view = View(*stores, Memory(runtime.clock.now()), Orphans())
+        view = self.view = View(*stores, Memory(), Orphans())
+        self._clock = runtime.clock
 
         deciding = Deciding(self._decide, self._perform)
         self._volumes: Controller[str] = Controller(
@@ -72,8 +73,7 @@ class AttachDetach(Manager):
         unresolved = Unresolved(view, events, runtime.clock)
         self._pods: Controller[Key] = Controller(runtime, "attachdetach-pods", unresolved.reconcile, workers=1, label="pod", log=log)
         super().__init__(caches, self._volumes, self._nodes, self._pods)
-        metrics = runtime.metrics.once(AttachDetachMetrics)
-        metrics.watch(view)
+        metrics = self._metrics = runtime.metrics.once(AttachDetachMetrics)
         self.beside("attachdetach/events", events)
         self._handlers = EventHandlers(view, self._volumes, self._nodes, self._pods, metrics, runtime.clock)
         self._reconciler = Reconciler(runtime, view, attachments, nodes, options, events, metrics)
@@ -84,6 +84,15 @@ class AttachDetach(Manager):
         self._nodes.watch(nodes, self._handlers.node_changed)
         self._volumes.watch(drivers, self._handlers.driver_changed)
         self._volumes.watch(attachments, self._handlers.attachment_changed)
+
+    async def run(self) -> None:
+        """As of Manager. A standby counts nothing, and its own requests begin here."""
+        self.view.memory.began = self._clock.now()
+        self._metrics.watch(self.view)
+        try:
+            await super().run()
+        finally:
+            self._metrics.watch(None)
 
     def _decide(self, unique: str) -> Decision[VolumeAction]:
         return self._reconciler.decide(unique)

@@ -49,8 +49,8 @@ class AttachDetachMetrics:
     def detached(self, driver: str, seconds: float) -> None:
         self._seconds.labels(_plugin(driver), "volume_detach", "success", "false").observe(seconds)
 
-    def watch(self, view: View) -> None:
-        """The view whose objects are counted."""
+    def watch(self, view: View | None) -> None:
+        """The view whose objects are counted, None for none."""
         self._counted.view = view
 
 

@@ -17,7 +17,7 @@ from mooring.api.classes import class_of, volume_class_of
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import annotation
 from mooring.base.clock import Instant
-from mooring.kube.cache.reader import Reader
+from mooring.kube.cache.informer import Informer
 
 _BUCKETS_S: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600)
 _RUNNING_MAX: Final = 50_000
@@ -70,8 +70,8 @@ class BindingMetrics:
         if plugin:
             self._seconds.labels(plugin, operation).observe(now - since)
 
-    def show(self, claims: Reader[PersistentVolumeClaim], volumes: Reader[PersistentVolume]) -> None:
-        """The caches whose objects are counted."""
+    def show(self, claims: Informer[PersistentVolumeClaim], volumes: Informer[PersistentVolume]) -> None:
+        """The caches whose objects are counted, while the controllers are told of them: a standby counts nothing."""
         self._counted.claims, self._counted.volumes = claims, volumes
 
 
@@ -83,8 +83,8 @@ class _Counted(Collector):
 
     def __init__(self) -> None:
         self.errors: Tally[tuple[str, ...]] = Tally()
-        self.claims: Reader[PersistentVolumeClaim] | None = None
-        self.volumes: Reader[PersistentVolume] | None = None
+        self.claims: Informer[PersistentVolumeClaim] | None = None
+        self.volumes: Informer[PersistentVolume] | None = None
 
     def collect(self) -> Iterable[Metric]:
         old_errors = UntypedMetricFamily(
@@ -93,9 +93,9 @@ class _Counted(Collector):
         for values, count in sorted(self.errors.items()):
             old_errors.add_metric(list(values), count)
         yield old_errors
-        if self.claims is None or self.volumes is None:
+        if self.claims is None or self.volumes is None or not (self.claims.has_synced and self.volumes.has_synced):
             return
-        volumes = self.volumes.values()
+        volumes = self.volumes.store.values()
         plugins: Tally[tuple[str, ...]] = Tally((_plugin_of(pv), mode_of(pv)) for pv in volumes)
         yield _family("pv_collector_total_pv_count", "Volumes", ["plugin_name", "volume_mode"], plugins)
         bound: Tally[tuple[str, ...]] = Tally((volume_class_of(pv),) for pv in volumes if pv.status.phase == BOUND)
@@ -103,7 +103,7 @@ class _Counted(Collector):
         yield _family("pv_collector_bound_pv_count", "Volumes that are bound", ["storage_class"], bound)
         yield _family("pv_collector_unbound_pv_count", "Volumes that are not bound", ["storage_class"], free)
         labels = ["namespace", "storage_class", "volume_attributes_class"]
-        claims = self.claims.values()
+        claims = self.claims.store.values()
         held = Tally(_labels_of(claim) for claim in claims if claim.status.phase == BOUND)
         waiting = Tally(_labels_of(claim) for claim in claims if claim.status.phase != BOUND)
         yield _family("pv_collector_bound_pvc_count", "Claims that are bound", labels, held)

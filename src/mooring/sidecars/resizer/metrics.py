@@ -72,7 +72,7 @@ class GrowthMetrics(Collector):
             GaugeMetricFamily(OPEN, _OPEN_TEXT, labels=["waits_for"]),
             GaugeMetricFamily(OLDEST, _OLDEST_TEXT, labels=["waits_for"]),
         )
-        if self._shown is not None and self._shown[0].is_running:
+        if self._shown is not None and self._shown[0].has_synced:
             claims, view, clock = self._shown
             now = clock.now()
             found = ((claim.metadata.uid, waits_for(view, claim)) for claim in claims.store.values())

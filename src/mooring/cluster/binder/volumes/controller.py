@@ -96,7 +96,7 @@ class VolumeBinding:
         self._volumes.watch(caches.volumes, self._volume_gone)
         self._claims.watch(caches.classes, handlers.class_changed)
         self._claims.watch(caches.pods, handlers.pod_changed)
-        self._metrics.show(caches.claims.store, caches.volumes.store)
+        self._metrics.show(caches.claims, caches.volumes)
 
     def _tell(self, topic: Topic) -> None:
         for controller in self.controllers:
