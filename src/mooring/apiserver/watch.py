@@ -24,7 +24,7 @@ from mooring.kube.cluster import EventType
 BOOKMARK_PERIOD_S: Final = 15.0
 """Differs from kube-apiserver (a minute): the version of a quiet watch stays young, so a reconnect does not meet 410."""
 LAST_BOOKMARK_S: Final = 2.0
-"""Before the time of a watch is over, as kube-apiserver: who goes on from there has a young version."""
+"""Before the time of a watch is over, as kube-apiserver: who goes on from there has a young version. A shorter watch has it at its end."""
 
 _TIMEOUT_S_MIN: Final = 1800.0
 
@@ -44,6 +44,8 @@ class Cursor:
         self._beginning: Beginning | None = Beginning(start.version, resource, scope, found) if found else None
         self._bookmarks, self._initial_end = options.bookmarks, start.initial and options.bookmarks
         self._end = hub.clock.now() + (options.timeout_s or hub.randomness.uniform(_TIMEOUT_S_MIN, 2 * _TIMEOUT_S_MIN))
+        is_short = self._end - hub.clock.now() <= LAST_BOOKMARK_S
+        self._last_at = self._end - (0.0 if is_short else LAST_BOOKMARK_S)
         self._bookmark_at = self._next_bookmark()
         self.needs = min(start.version, store.version)
         self.is_over = False
@@ -84,9 +86,9 @@ class Cursor:
         return None
 
     def _next_bookmark(self) -> float:
-        now, last_at = self._hub.clock.now(), self._end - LAST_BOOKMARK_S
+        now = self._hub.clock.now()
         due_at = now + self._hub.randomness.jittered(BOOKMARK_PERIOD_S, 0.1)
-        return min(due_at, last_at) if now < last_at else due_at
+        return min(due_at, self._last_at) if now < self._last_at else due_at
 
 
 class WatchHub:

@@ -5,8 +5,7 @@ import pytest
 from mooring.api.core import PersistentVolume
 from mooring.api.meta import Key
 from mooring.kube.cache import store as store_module
-from mooring.kube.cache.index import FEW
-from mooring.kube.cache.store import Cause, Change, Store
+from mooring.kube.cache.store import FEW, Cause, Change, Store
 from tests.unit.kube.objects import pv_at
 
 PV1 = Key("", "pv1")

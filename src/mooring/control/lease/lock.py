@@ -28,7 +28,7 @@ class LeaseLock:
     """last: the answer of our last write, None when the next write has to read first. renewed_at: when that write was sent.
 
     ended: the identity of a holder whose process is no more. on_holder: called with the holder of the Lease at each look. on_look: with
-    the version of the Lease, "" for none, and whether nobody holds it.
+    the version of the Lease, "" for none, and whether nobody else holds it.
     """
 
     def __init__(self, cluster: Cluster, candidate: Candidate, clock: Clock) -> None:

@@ -41,8 +41,8 @@ class Observed(enum.Enum):
     EXPIRED = "expired"  # another's, not renewed in time, or that of a process that is known to have ended
 
 
-VACANT: Final = frozenset({Observed.MISSING, Observed.FREE, Observed.EXPIRED})
-"""Nobody holds the Lease."""
+VACANT: Final = frozenset({Observed.MISSING, Observed.FREE, Observed.OURS, Observed.EXPIRED})
+"""Nobody else holds the Lease."""
 
 
 def observed(record: LeaseRecord | None, known: Sighting | None, identity: str, lease_s: float, now: Instant, ended: str = "") -> Observed:

@@ -62,20 +62,18 @@ class _NextTerm:
         self._catching_up: asyncio.Task[None] | None = None
 
     def looked(self, version: str, is_vacant: bool) -> None:
-        """The Lease has this version. When nobody holds it nobody writes any more, and what was written can be caught up with."""
+        """The Lease has this version. When nobody else holds it nobody writes any more, and what was written can be caught up with."""
         if is_vacant and self._vacant != version:
             _cancel(self._catching_up)
             self._vacant = version
             self._catching_up = self._create_task(self.work.caught_up(), "catch-up")
-        if self._is_warm and self._following is None:
+        if self._is_warm and not is_vacant and self._following is None:
             self._following = self._create_task(self.work.follow(), "follow")
 
     async def caught_up(self) -> None:
         """Returns once the work may begin."""
-        if self._catching_up is None:  # the Lease had our name
-            await self.work.caught_up()
-        else:
-            await self._catching_up
+        assert self._catching_up is not None, "a Lease that is won was seen to be vacant"
+        await self._catching_up
 
     def end(self) -> None:
         _cancel(self._catching_up)

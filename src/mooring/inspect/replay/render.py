@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from mooring.base.clock import rfc3339
+from mooring.control.flight.entries import Header
 from mooring.inspect.replay.course import Replayed
 from mooring.inspect.replay.director import Decided, Director
 from mooring.inspect.replay.free import FreeDirector
@@ -25,9 +26,16 @@ def heading(record: Record) -> str:
     lines = [
         f"{header.program} v{header.version}, recorded until {header.written_at}: {header.why}",
         f"{len(record.entries)} lines, from {rfc3339(header.began_s + began)}, over {ended - began:.1f} s; "
-        + ("from the start of its work." if header.whole else f"cut: {header.left_out} lines before it were left out."),
+        + ("from the start of its work." if header.whole else _beginning(header)),
     ]
     return "\n".join([*lines, *_waiting(header.in_flight)])
+
+
+def _beginning(header: Header) -> str:
+    """Of a record that begins with what the caches held."""
+    if header.left_out:
+        return f"cut: {header.left_out} lines before it were left out."
+    return "from the start of its work, with caches that had been filled while it stood by."
 
 
 def _waiting(in_flight: Iterable[str]) -> Iterator[str]:
@@ -49,7 +57,7 @@ def ending(record: Record, found: Replayed) -> str:
         return f"The replay departs from the record after {count} decisions:\n{found.departure}"
     if not record.header.whole:
         same = f"{count} decisions, {found.same_count} of them as they were recorded."
-        why = "The record is cut: its program was started anew on what its caches held then, so that the others may differ."
+        why = "The program was started anew on what its caches held where the record begins, so that the others may differ."
         return "\n".join([same, why, *(f"The record has no answer to: {one}" for one in found.unanswered)])
     return f"{count} decisions, the same as recorded."
 

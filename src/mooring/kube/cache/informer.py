@@ -173,7 +173,7 @@ class Informer(Generic[T]):
         A kind that is not served is fine where it may be missing.
         """
         trouble = None if self._run.reflector is None else self._run.reflector.trouble
-        return self.has_synced and (trouble is None or (self._feed.may_be_missing and isinstance(trouble, NotServed)))
+        return self._feed.synced.is_set() and (trouble is None or (self._feed.may_be_missing and isinstance(trouble, NotServed)))
 
     @property
     def obstacle(self) -> str:
@@ -182,7 +182,7 @@ class Informer(Generic[T]):
         Once filled, the cache reports only missing rights, and a server that was set back, until all is listed again.
         """
         trouble = None if self._run.reflector is None else self._run.reflector.trouble
-        if trouble is None or (self.has_synced and not isinstance(trouble, Forbidden | SetBack)):
+        if trouble is None or (self._feed.synced.is_set() and not isinstance(trouble, Forbidden | SetBack)):
             return ""
         return f"can't follow {self._kind.plural}: {trouble}"
 

@@ -21,19 +21,22 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Generic, TypeVar
 
 from mooring.api.meta import Key, Object, key_of
 from mooring.base import texts
-from mooring.kube.cache.index import Index, IndexFunction
-from mooring.kube.cluster import UnreadItem, order
+from mooring.kube.cache.relist import Relist
+from mooring.kube.cluster import order
 
 __all__ = ["TOMBSTONES_MAX", "Cause", "Change", "IndexFunction", "Relist", "Sight", "Store"]
 
 T = TypeVar("T", bound=Object)
+IndexFunction = Callable[[T], Iterable[str]]
 
 TOMBSTONES_MAX: Final = 20_000
+FEW: Final = 32
+"""Objects under one value: with more of them they are looked up, not looked through."""
 
 
 class Cause(enum.Enum):
@@ -222,6 +225,15 @@ class Store(Generic[T]):
         self._set(place, None, obj)
         return ended, Change(None, obj, cause)
 
+    def _listed(self, obj: T, *, rewound: bool) -> tuple[str, tuple[Change[T], ...]]:
+        """A list has this object. Gives its place, too."""
+        place = _place(obj)
+        return place, self._put(place, obj, Cause.RELIST, rewound=rewound)
+
+    def _lacked(self, obj: T) -> Change[T]:
+        """A list has it no more."""
+        return self._take_out(obj, Cause.RELIST)
+
     def _take_out(self, old: T, cause: Cause) -> Change[T]:
         self._set(_place(old), old, None)
         return Change(old, None, cause)
@@ -245,58 +257,56 @@ def _place(obj: Object) -> str:
     return texts.shared(place) if getattr(type(obj), "is_referred_to", False) else place
 
 
-class Relist(Generic[T]):
-    """A list on its way into the store, page by page, so that the loop breathes between pages and memory holds one at a time."""
+class Index(Generic[T]):
+    """Values to the places of objects in the store.
 
-    def __init__(self, store: Store[T], number: int) -> None:
-        self._store = store
-        self._number = number
-        self._known = store.known()
-        self._is_alone = store._is_set_back
-        self._listed: set[str] = set()
+    Most values name one object: such a value holds the bare place. A few stand in a tuple: a dict takes three times as much.
+    """
 
-    def rewound(self, version: str) -> bool:
-        """True when the list at this version comes from before what the store knew to have happened when the list was asked for.
+    __slots__ = ("_buckets", "function")
 
-        So does one before which the server is known to have been set back, even if it has come as far again.
-        """
-        return self._is_alone or order(version, self._known) < 0
+    def __init__(self, function: IndexFunction[T]) -> None:
+        self.function = function
+        self._buckets: dict[str, str | tuple[str, ...] | dict[str, None]] = {}
 
-    def page(self, objects: Iterable[T], version: str) -> list[Change[T]]:
-        """version: of the list, the same on each page."""
-        changes: list[Change[T]] = []
-        rewound = self.rewound(version)
-        self._store._note_ahead(version)
-        if rewound:
-            self._store._tombstones.clear()
-        for obj in objects:
-            self._store._exhume(obj.metadata.uid, self._number)
-            self._listed.add(place := _place(obj))
-            changes += self._store._put(place, obj, Cause.RELIST, rewound=rewound)
-        return changes
+    def places(self, value: str) -> Iterable[str]:
+        bucket = self._buckets.get(value)
+        if bucket is None:
+            return ()
+        return (bucket,) if isinstance(bucket, str) else bucket
 
-    def keep(self, unread: Iterable[UnreadItem]) -> None:
-        """Objects of the list that can't be read stay as they are known: they are not gone."""
-        for one in unread:
-            stored = self._store.get(key := Key(one.namespace, one.name))
-            if stored is not None and stored.metadata.uid == one.uid:
-                self._listed.add(str(key))
+    def move(self, place: str, old: T | None, new: T | None) -> None:
+        """An object in this place has taken the place of another."""
+        before = () if old is None else tuple(dict.fromkeys(self.function(old)))
+        after = () if new is None else tuple(dict.fromkeys(self.function(new)))
+        for value in before:
+            if value not in after:
+                self._leave(value, place)
+        for value in after:
+            if value not in before:
+                self._enter(texts.shared(value), place)
 
-    def end(self, version: str) -> list[Change[T]]:
-        """All pages are in: takes out what the list lacks."""
-        store = self._store
-        assert store._lists_begun == self._number, "a newer list has begun"
-        rewound = self.rewound(version)
-        missing = [
-            obj
-            for place, obj in store._objects.items()
-            if place not in self._listed and (rewound or order(version, obj.metadata.resource_version) >= 0)
-        ]
-        changes = [store._take_out(obj, Cause.RELIST) for obj in missing]
-        if rewound:
-            store._ahead = ""
-            store._lists_alone += 1
-            store._is_set_back = False
-        store._tombstones = {uid: lists for uid, lists in store._tombstones.items() if lists >= self._number}
-        store.version = version
-        return changes
+    def _enter(self, value: str, place: str) -> None:
+        bucket = self._buckets.get(value)
+        if isinstance(bucket, dict):
+            bucket[place] = None
+        elif bucket is None:
+            self._buckets[value] = place
+        elif isinstance(bucket, str):
+            self._buckets[value] = (bucket, place)
+        else:
+            found = (*bucket, place)
+            self._buckets[value] = found if len(found) <= FEW else dict.fromkeys(found)
+
+    def _leave(self, value: str, place: str) -> None:
+        bucket = self._buckets[value]
+        if isinstance(bucket, dict):
+            del bucket[place]
+        elif isinstance(bucket, tuple):
+            at = bucket.index(place)
+            bucket = self._buckets[value] = bucket[:at] + bucket[at + 1 :]
+        else:
+            assert bucket == place
+            bucket = ()
+        if not bucket:
+            del self._buckets[value]
