@@ -70,9 +70,12 @@ def _nothing(_: Parsed[ManagerFlags]) -> None:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Component(Generic[F]):
-    """One controller that can be enabled. kept: flags of its own election that it has beside the process'."""
+    """One controller that can be enabled. module: its own, loaded before anything runs. kept: flags of its own election that it has beside
+    the process'.
+    """
 
     name: str
+    module: str
     table: type[F]
     check: Callable[[Parsed[F]], None]
     calls_driver: bool = False
@@ -82,20 +85,21 @@ class Component(Generic[F]):
 COMPONENTS: Final[Mapping[str, Component[Any]]] = {
     one.name: one
     for one in (
-        Component(ATTACHER, AttacherFlags, csi_attacher.check, calls_driver=True),
-        Component(PROVISIONER, ProvisionerFlags, csi_provisioner.check, calls_driver=True),
-        Component(RESIZER, ResizerFlags, csi_resizer.check, calls_driver=True),
-        Component(SNAPSHOTTER, SnapshotterFlags, csi_snapshotter.check, calls_driver=True),
-        Component(SNAPSHOT_CONTROLLER, SnapshotControllerFlags, snapshot_controller.check),
+        Component(ATTACHER, "mooring.sidecars.attacher.controller", AttacherFlags, csi_attacher.check, calls_driver=True),
+        Component(PROVISIONER, "mooring.sidecars.provisioner.controller", ProvisionerFlags, csi_provisioner.check, calls_driver=True),
+        Component(RESIZER, "mooring.sidecars.resizer.controller", ResizerFlags, csi_resizer.check, calls_driver=True),
+        Component(SNAPSHOTTER, "mooring.sidecars.snapshotter.controller", SnapshotterFlags, csi_snapshotter.check, calls_driver=True),
+        Component(SNAPSHOT_CONTROLLER, "mooring.cluster.snapshots.controller", SnapshotControllerFlags, snapshot_controller.check),
         Component(
             ATTACHDETACH,
+            "mooring.cluster.attachdetach.controller",
             AttachDetachFlags,
             attachdetach.check,
             kept=frozenset({"leader-elect-resource-name", "leader-elect-resource-namespace"}),
         ),
-        Component(BINDER, BinderFlags, binder.check),
-        Component(NODEHEALTH, NodeHealthFlags, check_nodehealth),
-        Component(WORKLOADS, ManagerFlags, _nothing),
+        Component(BINDER, "mooring.cluster.binder.controller", BinderFlags, binder.check),
+        Component(NODEHEALTH, "mooring.cluster.nodehealth.controller", NodeHealthFlags, check_nodehealth),
+        Component(WORKLOADS, "mooring.cluster.workloads.controller", ManagerFlags, _nothing),
     )
 }
 
