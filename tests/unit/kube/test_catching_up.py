@@ -59,13 +59,13 @@ class Trouble(ServerFaults):
 class Room:
     """A cache of nodes that lists by pages, beside a server that has so many."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, may_be_missing: bool = True) -> None:
         self.trouble, clock, self.count, self._first = Trouble(), LoopClock(), 0, count
         store = new_store(Random(1), 0.0)
         self.users = LocalCluster(store, clock=clock, randomness=Random(2))
         cluster = LocalCluster(store, clock=clock, randomness=Random(3), faults=self.trouble)
         self.cache: Informer[Node] = Informer(
-            cluster, NODES, clock=clock, randomness=Random(4), page_limit=PAGE, may_be_missing=True, name="nodes"
+            cluster, NODES, clock=clock, randomness=Random(4), page_limit=PAGE, may_be_missing=may_be_missing, name="nodes"
         )
         self.told: list[Change[Node]] = []
         self.cache.on_change(self.told.append)
@@ -174,12 +174,27 @@ async def test_several_who_ask_at_once_cost_one_question() -> None:
         assert [Verb.LIST, "watch"] == room.trouble.asked
 
 
-async def test_a_kind_that_is_not_served_has_nothing_to_show() -> None:
+async def test_a_kind_that_may_be_missing_and_is_has_nothing_to_show() -> None:
     room = Room(0)
     room.trouble.is_missing = True
     async with room.following():
         await asyncio.sleep(100)
         assert 0 == await room.catch_up()
+
+
+async def test_a_kind_that_must_be_there_is_waited_for() -> None:
+    """A server that starts, or a proxy, may say for a moment that it has no such kind."""
+    room = Room(9, may_be_missing=False)
+    async with room.following():
+        room.trouble.is_missing = True
+        await asyncio.sleep(400)
+        await room.add()
+        catching_up = asyncio.create_task(room.cache.caught_up())
+        await asyncio.sleep(10)
+        assert not catching_up.done()
+        room.trouble.is_missing = False
+        await catching_up
+        assert 10 == len(room.cache.store)
 
 
 async def test_a_cache_that_nobody_follows_yet_will_list_anyway() -> None:

@@ -199,9 +199,10 @@ class Feed(Generic[T]):
     def set_back(self) -> None:
         self._store.set_back()
 
-    def not_served(self) -> None:
+    def not_served(self) -> bool:
         if self.may_be_missing:
             self.synced.set()
+        return self.may_be_missing
 
     def gone(self, obj: T, by: FeedReader[T]) -> None:
         """The API server does not know this stored object any more, as this reader has learnt."""

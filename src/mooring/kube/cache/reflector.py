@@ -73,8 +73,8 @@ class ObjectSink(Protocol[T]):
     def set_back(self) -> None:
         """The server was set back: what the next list says is all that counts, whatever its version."""
 
-    def not_served(self) -> None:
-        """The server has no such kind, as yet or any more."""
+    def not_served(self) -> bool:
+        """The server has no such kind, as yet or any more. True where it may be missing."""
 
 
 class Reflector(Generic[T]):
@@ -140,9 +140,7 @@ class Reflector(Generic[T]):
         _end(self._time)
 
     async def caught_up(self) -> None:
-        """Returns once everything has been shown that the server has now. A kind that is not served has nothing to show."""
-        if isinstance(self.trouble, NotServed):
-            return
+        """Returns once everything has been shown that the server has now; or that a kind which may be missing is."""
         wanted = self._catching_up.asks()
         _end(self._time)
         _end(self._pause)
@@ -290,8 +288,8 @@ class Reflector(Generic[T]):
                 self._forgotten = True
                 return 0.0
         elif isinstance(error, NotServed):
-            self._sink.not_served()
-            self._catching_up.end(self._catching_up.everybody)
+            if self._sink.not_served():
+                self._catching_up.end(self._catching_up.everybody)
             self._log_once.info("The API server does not serve this kind, looking for it now and then", error)
         else:
             self._log_once.error("Failed to list or watch, trying again", error)
