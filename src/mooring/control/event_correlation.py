@@ -46,6 +46,9 @@ class Recent(Generic[V]):
         value, until = self._values.get(key, (None, now))
         return value if now <= until else None
 
+    def pop(self, key: Hashable) -> None:
+        self._values.pop(key, None)
+
     def put(self, key: Hashable, value: V, now: Instant, kept_s: float) -> None:
         """kept_s: how long the value means anything."""
         self._values[key] = value, now + kept_s

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from typing import Final
 
 from mooring.api.core import ObjectReference
 from mooring.base.clock import Clock, Instant
+from mooring.control.event_correlation import Recent
 from mooring.control.events import REPEAT_S, SLACK_S, EventRecorder
 
 OBJECTS_MAX: Final = 50_000
@@ -22,7 +22,7 @@ class EventOnce:
 
     def __init__(self, events: EventRecorder | None, clock: Clock, repeat_s: float = REPEAT_S) -> None:
         self._events, self._clock, self._repeat_s = events, clock, repeat_s
-        self._sent: OrderedDict[str, dict[str, tuple[str, Instant]]] = OrderedDict()
+        self._sent: Recent[dict[str, tuple[str, Instant]]] = Recent(OBJECTS_MAX)
 
     @property
     def again_s(self) -> float:
@@ -45,21 +45,21 @@ class EventOnce:
         """Notes a text that goes out in another way, as in a log. Returns True when it is new."""
         is_new = self.left_s(uid, text, about) <= 0
         if is_new:
-            self._sent.setdefault(uid, {})[about] = text, self._clock.now()
-            if len(self._sent) > OBJECTS_MAX:
-                self._sent.popitem(last=False)
+            now = self._clock.now()
+            self._sent.put(uid, {**(self._sent.get(uid, now) or {}), about: (text, now)}, now, self._repeat_s)
         return is_new
 
     def left_s(self, uid: str, text: str, about: str = "") -> float:
         """Seconds until the text is sent again, 0 for one that was not sent."""
-        before, at = self._sent.get(uid, {}).get(about, ("", -math.inf))
-        return max(0.0, at + self._repeat_s - self._clock.now()) if before == text else 0.0
+        now = self._clock.now()
+        before, at = (self._sent.get(uid, now) or {}).get(about, ("", -math.inf))
+        return max(0.0, at + self._repeat_s - now) if before == text else 0.0
 
     def forget(self, uid: str, about: str | None = None) -> None:
         """The object is gone, or (about) this is over: if it comes again, it is sent again."""
-        if about is None:
-            self._sent.pop(uid, None)
-        elif uid in self._sent:
-            self._sent[uid].pop(about, None)
-            if not self._sent[uid]:
-                del self._sent[uid]
+        now = self._clock.now()
+        sent = {} if about is None else {one: what for one, what in (self._sent.get(uid, now) or {}).items() if one != about}
+        if sent:
+            self._sent.put(uid, sent, now, self._repeat_s)
+        else:
+            self._sent.pop(uid)

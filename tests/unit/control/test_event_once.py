@@ -106,7 +106,17 @@ async def test_a_message_of_a_log_is_told_once(once: EventOnce):
     assert [True, False, True] == [once.note("node-1", version) for version in ("1.0", "1.0", "1.1")]
 
 
-async def test_memory_is_bounded(once: EventOnce, monkeypatch: pytest.MonkeyPatch):
+async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(event_once, "OBJECTS_MAX", 2)
+    once = EventOnce(None, LoopClock())
     assert [True] * 3 == [once.note(uid, "no room") for uid in ("a", "b", "c")]
     assert [True, False] == [once.note(uid, "no room") for uid in ("a", "c")], "the first one was given up"
+
+
+async def test_what_nobody_forgets_is_over_after_a_while() -> None:
+    """Its text would be sent again by then, so nothing need be remembered."""
+    once = EventOnce(None, LoopClock())
+    for number in range(100):
+        once.note(f"uid-{number}", "text")
+        await asyncio.sleep(60)
+    assert len(once._sent) <= REPEAT_S / 60 + 2

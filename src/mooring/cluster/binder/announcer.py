@@ -12,9 +12,12 @@ from typing import Final
 from mooring.api.core import ObjectReference
 from mooring.base.clock import Clock, Instant
 from mooring.cluster.binder.reasons import EventText
+from mooring.control.event_correlation import Recent
 from mooring.control.event_once import OBJECTS_MAX, EventOnce
-from mooring.control.events import EventRecorder
+from mooring.control.events import REPEAT_S, EventRecorder
 
+FORGOTTEN_S: Final = 2 * REPEAT_S
+"""Seconds after which a reason that nobody has asked about begins anew."""
 CROWDED_S: Final = 10.0
 """Seconds until an event is tried again that was dropped because too many were waiting."""
 
@@ -24,7 +27,7 @@ class Announcer:
 
     def __init__(self, recorder: EventRecorder, clock: Clock) -> None:
         self._once, self._clock = EventOnce(recorder, clock), clock
-        self._since: OrderedDict[str, tuple[EventText, Instant]] = OrderedDict()
+        self._since: Recent[tuple[EventText, Instant]] = Recent(OBJECTS_MAX)
         self._owed: OrderedDict[str, None] = OrderedDict()
 
     def waits_s(self, uid: str, event: EventText, patience_s: float) -> float:
@@ -32,11 +35,10 @@ class Announcer:
         now = self._clock.now()
         if not patience_s:
             return 0.0
-        before = self._since.get(uid)
+        before = self._since.get(uid, now)
         if before is None or before[0] != event:
-            before = self._since[uid] = event, now
-            if len(self._since) > OBJECTS_MAX:
-                self._since.popitem(last=False)
+            before = event, now
+        self._since.put(uid, before, now, FORGOTTEN_S)
         return max(0.0, before[1] + patience_s - now)
 
     def tell(self, ref: ObjectReference, event: EventText) -> bool:
@@ -61,5 +63,5 @@ class Announcer:
     def forget(self, uid: str) -> None:
         """The object has no reason for an event any more."""
         self._once.forget(uid)
-        self._since.pop(uid, None)
+        self._since.pop(uid)
         self._owed.pop(uid, None)
