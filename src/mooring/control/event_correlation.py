@@ -32,11 +32,14 @@ V = TypeVar("V")
 
 
 class Recent(Generic[V]):
-    """The values used last, by key, each until its time is over; beyond the bound, the one unused the longest goes."""
+    """The values used last, by key, each until its time is over; beyond the bound, the one unused the longest goes.
+
+    Those whose time is over go once as many have been put as were left the last time: one that is kept for long holds up none behind it.
+    """
 
     def __init__(self, size_max: int = REMEMBERED_MAX) -> None:
         self._values: OrderedDict[Hashable, tuple[V, Instant]] = OrderedDict()
-        self._size_max = size_max
+        self._size_max, self._puts, self._left = size_max, 0, 0
 
     def __len__(self) -> int:
         return len(self._values)
@@ -53,7 +56,11 @@ class Recent(Generic[V]):
         """kept_s: how long the value means anything."""
         self._values[key] = value, now + kept_s
         self._values.move_to_end(key)
-        while len(self._values) > self._size_max or next(iter(self._values.values()))[1] < now:
+        self._puts += 1
+        if self._puts > self._left:
+            self._values = OrderedDict((one, found) for one, found in self._values.items() if found[1] >= now)
+            self._puts, self._left = 0, len(self._values)
+        if len(self._values) > self._size_max:
             self._values.popitem(last=False)
 
 

@@ -382,7 +382,8 @@ def test_what_is_over_is_forgotten():
     recent.put("long", 2, 0.0, 100.0)
     assert (recent.get("short", 10.0), recent.get("short", 10.1)) == (1, None)
     recent.put("new", 3, 11.0, 10.0)
-    assert ([recent.get(key, 11.0) for key in ("short", "long", "new")], len(recent)) == ([None, 2, 3], 2)
+    recent.put("newer", 4, 11.0, 10.0)
+    assert ([recent.get(key, 11.0) for key in ("short", "long", "new", "newer")], len(recent)) == ([None, 2, 3, 4], 3)
 
 
 def test_what_is_told_again_and_again_goes_on_counting():
@@ -398,7 +399,18 @@ def test_nothing_is_kept_of_objects_that_are_long_quiet():
     for number in range(1000):
         pod = msgspec.structs.replace(POD, name=f"pod-{number}")
         correlator.correlate(Occurrence(pod, "Normal", "A", "attached", ""), now=number * 60.0)
-    assert (len(correlator._tallies), len(correlator._similar), len(correlator._buckets)) == (12, 11, 6)
+    for kept, alive in ((correlator._tallies, 12), (correlator._similar, 11), (correlator._buckets, 6)):
+        assert alive <= len(kept) <= 2 * alive + 1
+
+
+def test_what_is_remembered_for_long_keeps_nothing_else():
+    """A warning's tally lasts longer than those of the events behind it."""
+    correlator = Correlator()
+    correlator.correlate(Occurrence(POD, "Warning", "A", "not attached", ""), now=0.0)
+    for second in range(2000):
+        pod = msgspec.structs.replace(POD, name=f"pod-{second}")
+        correlator.correlate(Occurrence(pod, "Normal", "A", "attached", ""), now=float(second))
+    assert len(correlator._tallies) <= 2 * 702 + 1
 
 
 def test_an_object_with_endless_messages_does_not_fill_memory():
