@@ -312,3 +312,13 @@ async def test_a_decision_is_kept_without_what_changes_later() -> None:
     assert before == shown(decision) == shown(note[-1])
     assert "Create(node='n1', pv_name='pv')" in before
     assert volume is not note[-1].actions[1].volume, "nor is it kept alive"
+
+
+async def test_in_a_large_cluster_the_base_alone_makes_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 100,000 volumes each note took all that the caches hold, and the loop stood still."""
+    recorder, bases = Recorder(LoopClock(), bytes_max=80_000), []
+    monkeypatch.setattr(recorder.ring, "_base", lambda: (bases.append(None), 10**7))
+    for number in range(1000):
+        recorder.wall(float(number))
+    assert 1 <= len(bases) <= 1000 * 300 / 20_000
+    assert len(list(recorder.ring.segments())) == 2

@@ -14,6 +14,8 @@ from typing import Any, Final
 
 ENTRY_BYTES: Final = 240
 """Of an entry beside the bytes that it holds: a tuple, its time, its texts. Measured."""
+KEPT_MIN: Final = 2
+"""Segments that stay whatever they take: with hundreds of thousands of objects two bases may be more than the ring should have."""
 SEGMENTS_MIN: Final = 4
 """The ring keeps three quarters of its bytes at the least when its oldest segment goes."""
 
@@ -24,21 +26,26 @@ Note = tuple[Any, ...]
 class Segment:
     """base: what the caches held where it begins, by kind and selection; None where the program begins.
 
-    changed: hashes of the keys whose objects have changed since; the base may be all that holds these objects as they were.
+    changed: hashes of the keys whose objects have changed since; the base may be all that holds these objects as they were. size, base_size:
+    bytes, of what was added and of the base.
     """
 
-    __slots__ = ("base", "changed", "notes", "reads", "size")
+    __slots__ = ("base", "base_size", "changed", "notes", "reads", "size")
 
-    def __init__(self, base: Any) -> None:
-        self.base = base
+    def __init__(self, base: Any, base_size: int = 0) -> None:
+        self.base, self.base_size = base, base_size
         self.changed: set[int] = set()
         self.notes: list[Note] = []
         self.reads = array("d")
         self.size = 0
 
+    @property
+    def whole_size(self) -> int:
+        return self.base_size + self.size + 8 * len(self.reads)
+
     def copied(self) -> Segment:
         """As it is now."""
-        copy = Segment(self.base)
+        copy = Segment(self.base, self.base_size)
         copy.notes, copy.reads, copy.size = self.notes.copy(), self.reads[:], self.size
         return copy
 
@@ -49,7 +56,7 @@ class Ring:
     def __init__(self, bytes_max: int, base: Callable[[], tuple[Any, int]]) -> None:
         self._bytes_max, self._base = bytes_max, base
         self.turn_at = bytes_max // SEGMENTS_MIN
-        """The size of a segment that is enough."""
+        """What a segment takes beside its base. In a large cluster the base alone is more: it must not make another turn at once."""
         self._segments: deque[Segment] = deque([Segment(None)])
         self.now = self._segments[0]
         self._size_before = 0  # of all segments but the last
@@ -63,7 +70,7 @@ class Ring:
     @property
     def size(self) -> int:
         """Bytes, as far as they are known."""
-        return self._size_before + self.now.size
+        return self._size_before + self.now.base_size + self.now.size
 
     @property
     def base(self) -> Any:
@@ -82,13 +89,11 @@ class Ring:
 
     def turn(self) -> Segment:
         """Begins a segment, which takes the notes from now on, and drops old ones."""
-        self._size_before += self.now.size + 8 * len(self.now.reads)
-        base, size = self._base()
-        self.now = Segment(base)
-        self.now.size = size
+        self._size_before += self.now.whole_size
+        self.now = Segment(*self._base())
         self._segments.append(self.now)
-        while len(self._segments) > 1 and self.size > self._bytes_max:
+        while len(self._segments) > KEPT_MIN and self.size > self._bytes_max:
             gone = self._segments.popleft()
             self.left_out += len(gone.notes)
-            self._size_before -= gone.size + 8 * len(gone.reads)
+            self._size_before -= gone.whole_size
         return self.now
