@@ -26,8 +26,8 @@ Note = tuple[Any, ...]
 class Segment:
     """base: what the caches held where it begins, by kind and selection; None where the program begins.
 
-    changed: hashes of the keys whose objects have changed since; the base may be all that holds these objects as they were. size, base_size:
-    bytes, of what was added and of the base.
+    changed: hashes of the keys whose objects have changed since; the base may be all that holds these objects as they were. size,
+    base_size: bytes, of what was added and of the base.
     """
 
     __slots__ = ("base", "base_size", "changed", "notes", "reads", "size")
