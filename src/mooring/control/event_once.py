@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
+from collections.abc import Mapping
 from typing import Final
 
 from mooring.api.core import ObjectReference
 from mooring.base.clock import Clock, Instant
-from mooring.control.event_correlation import Recent
 from mooring.control.events import REPEAT_S, SLACK_S, EventRecorder
 
 OBJECTS_MAX: Final = 50_000
@@ -22,7 +23,7 @@ class EventOnce:
 
     def __init__(self, events: EventRecorder | None, clock: Clock, repeat_s: float = REPEAT_S) -> None:
         self._events, self._clock, self._repeat_s = events, clock, repeat_s
-        self._sent: Recent[dict[str, tuple[str, Instant]]] = Recent(OBJECTS_MAX)
+        self._sent: OrderedDict[str, tuple[Mapping[str, tuple[str, Instant]], Instant]] = OrderedDict()  # with the time of the last text
 
     @property
     def again_s(self) -> float:
@@ -46,20 +47,25 @@ class EventOnce:
         is_new = self.left_s(uid, text, about) <= 0
         if is_new:
             now = self._clock.now()
-            self._sent.put(uid, {**(self._sent.get(uid, now) or {}), about: (text, now)}, now, self._repeat_s)
+            self._sent[uid] = {**self._texts(uid), about: (text, now)}, now
+            self._sent.move_to_end(uid)
+            while len(self._sent) > OBJECTS_MAX or now - next(iter(self._sent.values()))[1] > self._repeat_s:
+                self._sent.popitem(last=False)
         return is_new
 
     def left_s(self, uid: str, text: str, about: str = "") -> float:
         """Seconds until the text is sent again, 0 for one that was not sent."""
         now = self._clock.now()
-        before, at = (self._sent.get(uid, now) or {}).get(about, ("", -math.inf))
+        before, at = self._texts(uid).get(about, ("", -math.inf))
         return max(0.0, at + self._repeat_s - now) if before == text else 0.0
 
     def forget(self, uid: str, about: str | None = None) -> None:
         """The object is gone, or (about) this is over: if it comes again, it is sent again."""
-        now = self._clock.now()
-        sent = {} if about is None else {one: what for one, what in (self._sent.get(uid, now) or {}).items() if one != about}
-        if sent:
-            self._sent.put(uid, sent, now, self._repeat_s)
+        texts = {} if about is None else {one: what for one, what in self._texts(uid).items() if one != about}
+        if texts:
+            self._sent[uid] = texts, self._sent[uid][1]
         else:
-            self._sent.pop(uid)
+            self._sent.pop(uid, None)
+
+    def _texts(self, uid: str) -> Mapping[str, tuple[str, Instant]]:
+        return self._sent[uid][0] if uid in self._sent else {}

@@ -14,9 +14,9 @@ from mooring.base.clock import Clock, Instant
 from mooring.cluster.binder.reasons import EventText
 from mooring.control.event_correlation import Recent
 from mooring.control.event_once import OBJECTS_MAX, EventOnce
-from mooring.control.events import REPEAT_S, EventRecorder
+from mooring.control.events import EventRecorder
 
-FORGOTTEN_S: Final = 2 * REPEAT_S
+FORGOTTEN_S: Final = 1200.0
 """Seconds after which a reason that nobody has asked about begins anew."""
 CROWDED_S: Final = 10.0
 """Seconds until an event is tried again that was dropped because too many were waiting."""
