@@ -9,7 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from mooring.api.core import PersistentVolume
 from mooring.api.meta import Key
-from mooring.kube.cache.store import Cause, Change, Relist, Store
+from mooring.kube.cache.relist import Relist
+from mooring.kube.cache.store import Cause, Change, Store
 from tests.unit.kube.objects import pv_at
 
 NAMES = st.sampled_from(["a", "b", "c"])
@@ -113,7 +114,7 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.relist is None)
     @rule(page_size=st.integers(1, 3))
     def a_list_begins(self, page_size: int) -> None:
-        self.relist = self.store.relist()
+        self.relist = Relist(self.store)
         objects = [self.server.objects[name] for name in sorted(self.server.objects)]
         self.pages = [objects[start : start + page_size] for start in range(0, len(objects), page_size)]
         self.listed_at = self.server.version

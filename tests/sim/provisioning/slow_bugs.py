@@ -9,7 +9,8 @@ from unittest import mock
 
 from mooring.api.meta import Key
 from mooring.cluster.binder.writes import Whole
-from mooring.kube.cache.store import Relist, Store
+from mooring.kube.cache.relist import Relist
+from mooring.kube.cache.store import Store
 from mooring.sidecars.provisioner.claims import reject_volume
 from tests.sim import bugs_of_habits
 from tests.sim.planting import Bug

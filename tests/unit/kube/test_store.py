@@ -5,6 +5,7 @@ import pytest
 from mooring.api.core import PersistentVolume
 from mooring.api.meta import Key
 from mooring.kube.cache import store as store_module
+from mooring.kube.cache.relist import Relist
 from mooring.kube.cache.store import FEW, Cause, Change, Store
 from tests.unit.kube.objects import pv_at
 
@@ -23,7 +24,7 @@ def store() -> Store[PersistentVolume]:
 
 
 def relist(store: Store[PersistentVolume], version: int, *objects: PersistentVolume) -> list[Change[PersistentVolume]]:
-    listing = store.relist()
+    listing = Relist(store)
     return listing.page(objects, str(version)) + listing.end(str(version))
 
 
@@ -195,7 +196,7 @@ def test_a_list_from_before_an_own_write_is_of_a_server_that_was_set_back(store:
     """The watch had not come so far: by its version alone the server seems to have gone on, and what was written would stay for ever."""
     store.apply(pv_at(version=22))
     store.wrote(pv_at(version=200_033, uid="after-the-backup"))
-    relist = store.relist()
+    relist = Relist(store)
     restored = pv_at(version=100_030, uid="restored")
     relist.page([restored], "100036")
     relist.end("100036")
@@ -205,7 +206,7 @@ def test_a_list_from_before_an_own_write_is_of_a_server_that_was_set_back(store:
 
 def test_a_list_from_before_one_that_broke_off_is_of_a_server_that_was_set_back(store: Store[PersistentVolume]):
     """Of the first list one page came in, and nothing else tells how far the server was: that page would be believed for ever."""
-    store.relist().page([pv_at("pv1", 100_064), pv_at("lost", 100_065)], "100069")
+    Relist(store).page([pv_at("pv1", 100_064), pv_at("lost", 100_065)], "100069")
     restored = pv_at("pv1", 60)
     relist(store, 72, restored)
     assert (restored,) == store.values()
@@ -213,8 +214,8 @@ def test_a_list_from_before_one_that_broke_off_is_of_a_server_that_was_set_back(
 
 
 def test_a_list_from_before_is_believed_also_when_it_breaks_off_itself(store: Store[PersistentVolume]):
-    store.relist().page([pv_at("pv1", 100_064)], "100069")
-    store.relist().page([pv_at("pv1", 60)], "72")
+    Relist(store).page([pv_at("pv1", 100_064)], "100069")
+    Relist(store).page([pv_at("pv1", 60)], "72")
     changed = pv_at("pv1", 73)
     relist(store, 74, changed)
     assert (changed,) == store.values()
@@ -230,7 +231,7 @@ def test_an_object_that_we_ended_is_back_when_the_server_was_set_back(store: Sto
 
 
 def test_an_own_write_newer_than_the_list_survives_it(store: Store[PersistentVolume]):
-    listing = store.relist()
+    listing = Relist(store)
     store.wrote(pv_at("created", 11))
     store.wrote(pv_at("changed", 12))
     assert listing.page([pv_at("changed", 3)], "10") == []
@@ -239,7 +240,7 @@ def test_an_own_write_newer_than_the_list_survives_it(store: Store[PersistentVol
 
 
 def test_an_own_write_older_than_a_list_without_it_was_deleted_since(store: Store[PersistentVolume]):
-    listing = store.relist()
+    listing = Relist(store)
     store.wrote(pv_at("pv1", 7))
     (change,) = listing.end("10")
     assert change.new is None
@@ -247,7 +248,7 @@ def test_an_own_write_older_than_a_list_without_it_was_deleted_since(store: Stor
 
 def test_a_list_does_not_bring_back_what_we_ended_while_it_was_made(store: Store[PersistentVolume]):
     store.apply(pv_at(version=1, deleting=True, finalizers=("f",)))
-    listing = store.relist()
+    listing = Relist(store)
     store.bury(pv_at(version=1, deleting=True))
     assert listing.page([pv_at(version=1, deleting=True, finalizers=("f",))], "1") == []
     assert listing.end("1") == []
@@ -264,7 +265,7 @@ def test_a_list_begun_after_the_write_clears_its_tombstone(store: Store[Persiste
 
 
 def test_pages_come_in_one_by_one(store: Store[PersistentVolume]):
-    listing = store.relist()
+    listing = Relist(store)
     assert len(listing.page([pv_at("a", 1)], "5")) == 1
     assert store.get(Key("", "a")) is not None
     assert len(listing.page([pv_at("b", 2)], "5")) == 1
@@ -319,7 +320,7 @@ def test_the_list_of_a_server_that_is_known_to_have_been_set_back_counts_alone_w
     restored = pv_at("pv1", 30)
     relist(store, 55, restored)
     assert (restored,) == store.values()
-    listing = store.relist()
+    listing = Relist(store)
     store.wrote(pv_at("pv1", 57))
     assert [] == [*listing.page([restored], "56"), *listing.end("56")], "the next list is one like any"
 

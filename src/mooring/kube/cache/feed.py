@@ -18,7 +18,8 @@ from mooring.api.meta import Key, Object, finalizers_of, is_deleting, key_of
 from mooring.base.clock import Clock, Instant, give_way
 from mooring.base.log import logger
 from mooring.kube.cache.interner import Interner
-from mooring.kube.cache.store import Cause, Change, Relist, Store
+from mooring.kube.cache.relist import Relist
+from mooring.kube.cache.store import Cause, Change, Store
 from mooring.kube.cluster import EventType, UnreadItem, WatchEvent, order
 
 T = TypeVar("T", bound=Object)
@@ -164,7 +165,7 @@ class Feed(Generic[T]):
         return self._store.known()
 
     def list_begins(self) -> None:
-        self._relist = self._store.relist()
+        self._relist = Relist(self._store)
 
     def page(self, objects: Sequence[T], version: str, unread: Sequence[UnreadItem]) -> None:
         assert self._relist is not None

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from mooring.api.meta import Key, Object
+from mooring.kube.cache.store import Change, Store
 from mooring.kube.cluster import UnreadItem, order
-
-if TYPE_CHECKING:
-    from mooring.kube.cache.store import Change, Store
 
 T = TypeVar("T", bound=Object)
 
 
 class Relist(Generic[T]):
-    """A list on its way into the store, page by page, so that the loop breathes between pages and memory holds one at a time."""
+    """A list on its way into the store, page by page, so that the loop breathes between pages and memory holds one at a time.
 
-    def __init__(self, store: Store[T], number: int) -> None:
+    Make it before the list is asked for.
+    """
+
+    def __init__(self, store: Store[T]) -> None:
         self._store = store
-        self._number = number
+        self._number = store.list_begins()
         self._known = store.known()
         self._is_alone = store._is_set_back
         self._listed: set[str] = set()

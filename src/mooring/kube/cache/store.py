@@ -26,10 +26,9 @@ from typing import Final, Generic, TypeVar
 
 from mooring.api.meta import Key, Object, key_of
 from mooring.base import texts
-from mooring.kube.cache.relist import Relist
 from mooring.kube.cluster import order
 
-__all__ = ["TOMBSTONES_MAX", "Cause", "Change", "IndexFunction", "Relist", "Sight", "Store"]
+__all__ = ["TOMBSTONES_MAX", "Cause", "Change", "IndexFunction", "Sight", "Store"]
 
 T = TypeVar("T", bound=Object)
 IndexFunction = Callable[[T], Iterable[str]]
@@ -181,10 +180,10 @@ class Store(Generic[T]):
         """The server was set back."""
         self._is_set_back = True
 
-    def relist(self) -> Relist[T]:
-        """Begins a new list; call it before the list is asked for."""
+    def list_begins(self) -> int:
+        """A list is about to be asked for (`kube/cache/relist.py`). Gives its number."""
         self._lists_begun += 1
-        return Relist(self, self._lists_begun)
+        return self._lists_begun
 
     def _entomb(self, ended: T) -> None:
         """Its events are still to come, and must not bring it back."""
