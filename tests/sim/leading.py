@@ -245,7 +245,8 @@ class Candidacy:
 
         def began(work: TermWork) -> None:
             self._world.story.tell(self._mortal.who, f"leads, as {term.who}")
-            self._check_told()
+            if self._elector.is_leader:  # it has caught up meanwhile, and a renewal may be overdue that is still under way
+                self._check_told()
             term.begins()
 
         return TermWork(self._make(self._world, term), began)
