@@ -57,7 +57,7 @@ class Recording:
     def end(self) -> None:
         """It is dead, or the life is over: what comes from now on is the end of the world."""
         if not self.file:
-            self.recorder.stop()
+            self.recorder.rest()
             self.file = frozen(self.recorder, self.who, "the end of a life", options={}, driver={})()
 
     @property

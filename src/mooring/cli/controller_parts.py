@@ -67,9 +67,10 @@ class Together:
 
     def __init__(self, name: str, setup: Setup[ProcessWideFlags], machine: Machine) -> None:
         self._name, self._setup, self._machine = name, setup, machine
-        for component in enabled(setup.flags):
+        components = enabled(setup.flags)
+        for component in components:
             importlib.import_module(component.module)  # now: later the loop would stand still for that
-        self._enabled = frozenset(component.name for component in enabled(setup.flags))
+        self._enabled = frozenset(component.name for component in components)
         self._sidecars: Mapping[str, Sidecar[Any]] = {
             name: self._sidecar_of(name) for name in (ATTACHER, PROVISIONER, RESIZER, SNAPSHOTTER) if name in self._enabled
         }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
@@ -98,34 +100,34 @@ async def test_work_that_never_stood_by_follows_by_itself(make) -> None:
         await running
 
 
+@contextlib.asynccontextmanager
+async def working(work: Work, stood_by_s: float, look: Callable[[], None]) -> AsyncIterator[None]:
+    """The block runs once the work has stood by for so long, and looked, and has worked for a second."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(work.follow())]
+        await asyncio.sleep(stood_by_s)
+        look()
+        tasks.append(group.create_task(work.run()))
+        await asyncio.sleep(1)
+        yield
+        for task in tasks:
+            task.cancel()
+
+
 async def test_attach_detach_counts_from_the_beginning_of_its_work() -> None:
     """What an earlier controller has sent may be carried out for a while from then on, and not from when it began to stand by."""
-    room = Room()
-    async with asyncio.TaskGroup() as group:
-        work = AttachDetach(room.runtime, AttachDetachOptions())
-        following = group.create_task(work.follow())
-        await asyncio.sleep(100)
-        shown = _samples(room)
-        running = group.create_task(work.run())
-        await asyncio.sleep(1)
+    room, shown = Room(), set[str]()
+    work = AttachDetach(room.runtime, AttachDetachOptions())
+    async with working(work, 100, lambda: shown.update(_samples(room))):
         assert (100, True) == (work.view.memory.began, shown < _samples(room))
-        running.cancel()
-        following.cancel()
     assert shown == _samples(room)
 
 
 async def test_a_standby_counts_no_volumes() -> None:
-    room = Room()
-    async with asyncio.TaskGroup() as group:
-        work = make_binder(room.runtime, BinderOptions())
-        following = group.create_task(work.follow())
-        await asyncio.sleep(10)
-        assert "pv_collector_bound_pv_count" not in _samples(room)
-        running = group.create_task(work.run())
-        await asyncio.sleep(1)
+    room, shown = Room(), set[str]()
+    async with working(make_binder(room.runtime, BinderOptions()), 10, lambda: shown.update(_samples(room))):
+        assert "pv_collector_bound_pv_count" not in shown
         assert "pv_collector_bound_pv_count" in _samples(room)
-        running.cancel()
-        following.cancel()
 
 
 def _samples(room: Room) -> set[str]:

@@ -12,7 +12,8 @@ from mooring.api.core import PersistentVolume
 from mooring.api.meta import Key
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
-from mooring.kube.cache.informer import RESYNC_YIELD_EVERY, Cause, Change, Informer
+from mooring.kube.cache.feed import YIELD_EVERY
+from mooring.kube.cache.informer import Cause, Change, Informer
 from mooring.kube.cluster import Patch, PatchType
 from mooring.kube.errors import NOT_SERVED, ApiError, Forbidden, Gone, NotFound, NotServed, ServerError
 from tests.support.virtual_loop import in_virtual_time
@@ -411,7 +412,7 @@ async def test_resync_delivers_everything_again():
 
 
 async def test_resync_lets_others_have_their_turn_and_delivers_no_ghosts():
-    count = RESYNC_YIELD_EVERY + 50
+    count = YIELD_EVERY + 50
     cluster = a_cluster(*(f"pv{number:03}" for number in range(count)))
     followed = Followed(cluster, resync_s=600)
     last = f"pv{count - 1:03}"
@@ -425,7 +426,7 @@ async def test_resync_lets_others_have_their_turn_and_delivers_no_ghosts():
         task = group.create_task(followed.informer.run())
         await asyncio.sleep(601)
         task.cancel()
-    assert followed.told[count + RESYNC_YIELD_EVERY] == (Cause.WATCH, str(count), None)
+    assert followed.told[count + YIELD_EVERY] == (Cause.WATCH, str(count), None)
     assert [cause for cause, _, _ in followed.told].count(Cause.RESYNC) == count - 1
 
 

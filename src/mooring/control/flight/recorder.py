@@ -73,12 +73,8 @@ class Recorder(Unheard):
         """A message as text, to be set by what needs protobuf anyway."""
         self._is_on = True
 
-    def stop(self) -> None:
-        """What comes from now on is not kept."""
-        self._is_on = False
-
     def rest(self) -> None:
-        """Keeps nothing before `begin`."""
+        """What comes from now on is not kept, before `begin`."""
         self._is_on = False
         self.reads = _Unkept("d")
 

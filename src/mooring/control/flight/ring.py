@@ -70,7 +70,7 @@ class Ring:
     @property
     def size(self) -> int:
         """Bytes, as far as they are known."""
-        return self._size_before + self.now.base_size + self.now.size
+        return self._size_before + self.now.whole_size
 
     @property
     def base(self) -> Any:

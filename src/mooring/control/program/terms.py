@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import dataclasses
-import functools
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final, NoReturn
 
@@ -94,7 +93,6 @@ class Terms:
         self._next: _NextTerm | None = None
         self._is_warm = warm
         self._is_won = False
-        self._stand_by: Callable[[], _NextTerm]
         self._stop_requested = stop_requested
         self._elector: LeaderElector | None = None
         self._task: asyncio.Task[object] | None = None
@@ -133,9 +131,8 @@ class Terms:
                 def create_task(what: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
                     return group.create_task(what, name=f"term/{self.leased.component}/{name}", context=outside.copy())
 
-                self._stand_by = functools.partial(self._next_term, create_task)
-                self._next = self._stand_by()
-                await elector.run(self._term, self._looked)
+                self._next = self._next_term(create_task)
+                await elector.run(lambda: self._term(create_task), self._looked)
                 self._next.end()
         except BaseExceptionGroup as errors:
             raise first_of(errors) from None  # its own traceback says it all
@@ -147,7 +144,7 @@ class Terms:
         if self._next is not None and not self._is_won:
             self._next.looked(version, is_vacant)
 
-    async def _term(self) -> None:
+    async def _term(self, create_task: CreateTask) -> None:
         """Runs the work until it has to end, or until the loss of the Lease cancels it."""
         assert self._next is not None
         self._is_won = True
@@ -158,7 +155,7 @@ class Terms:
             self._is_won = False
             self._next.end()
             if not self._stop_requested.is_set():
-                self._next = self._stand_by()
+                self._next = self._next_term(create_task)
 
     async def _work(self, work: Work) -> None:
         if self._stop_requested.is_set():

@@ -25,7 +25,7 @@ from mooring.api.meta import Key, Kind, Object, key_of
 from mooring.base import heap
 from mooring.base.clock import Clock, Instant
 from mooring.base.randomness import Random
-from mooring.kube.cache.feed import Feed, FeedReader, Handler
+from mooring.kube.cache.feed import YIELD_EVERY, Feed, FeedReader, Handler
 from mooring.kube.cache.reflector import Reflector
 from mooring.kube.cache.store import Cause, Change, IndexFunction, Store
 from mooring.kube.cluster import EVERYTHING, Cluster, Selection
@@ -38,8 +38,6 @@ T = TypeVar("T", bound=Object)
 
 SILENCE_S_MAX: Final = 120.0
 """Two bookmarks of the API server that did not come."""
-
-RESYNC_YIELD_EVERY: Final = 200  # objects re-delivered before others get their turn
 
 
 def keep(obj: T) -> T:
@@ -262,7 +260,7 @@ class Informer(Generic[T]):
                 current = self.store.get(key_of(obj))
                 if current is not None:
                     self._feed.deliver((Change(current, current, Cause.RESYNC),))
-                if number % RESYNC_YIELD_EVERY == 0:
+                if number % YIELD_EVERY == 0:
                     await self._clock.sleep(0)
 
 
