@@ -82,11 +82,13 @@ class AttachmentLaws(NodeLaws):
         if write.is_lost_before and pair not in self.mounted:
             self._excuse_force(write, found, pair)
             return  # it had no answer, and may be carried out anyway: it is sent again, whoever wants the volume, but under no mount
-        if write.is_lost_before and self._plan.controllers > 1 and self.mounted[pair] > write.began_s:
-            self.excused.add(pair)  # the other controller has had it mounted since
-            return
         node, unique = self.nodes.get(found.node) or NodeStand(is_there=False), unique_name(DRIVER, pair[0])
-        if node.is_there and unique in node.listed and not self._is_listed_unseen(write, found.node, unique):
+        is_listed = node.is_there and unique in node.listed
+        is_listed_unseen = is_listed and self._is_listed_unseen(write, found.node, unique)
+        if write.is_lost_before and self._plan.controllers > 1 and (is_listed_unseen or self.mounted[pair] > write.began_s):
+            self.excused.add(pair)  # the other controller has listed it, or had it mounted, since this one could know
+            return
+        if is_listed and not is_listed_unseen:
             self._fail("I4", f"{found.name} is deleted while {found.node} lists {pair[0]} as attached")
         wish = self._wishes[pair]
         if wish.unwanted_s is None and wish.wanted_at <= write.knows("pods") and self._is_led_to(write.knows, pair):

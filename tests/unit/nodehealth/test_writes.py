@@ -173,6 +173,23 @@ async def test_who_is_refused_for_good_is_told_each_time_and_tried_ever_more_slo
         assert all("retry_in_s" in line for line in told)
 
 
+@pytest.mark.parametrize("of", ["eviction", "podgc"])
+async def test_a_deletion_that_is_refused_behind_a_write_of_our_own_is_told(of: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The pod has moved since it was decided about, by the write that says why it goes: that is no staleness."""
+    async with HealthWorld().working() as world:
+        rule = world.ours.cluster.refuse("delete pods", times=None, error=NO)
+        await world.add_node()
+        await world.add_pod(tolerations=[{"operator": "Exists"}] if of == "podgc" else None)
+        if of == "podgc":
+            await world.silence()
+            await world.delete(NODES, "n")
+        else:
+            await world.taint("n", {"key": "maintenance", "effect": "NoExecute"})
+        await asyncio.sleep(300)
+        told = [line for line in capsys.readouterr().err.splitlines() if str(NO) in line]
+        assert rule.hits == len(told) > 3
+
+
 async def test_an_ended_pod_that_can_not_be_removed_holds_up_no_other() -> None:
     async with HealthWorld(terminated_pod_gc_threshold=2).working() as world:
         world.ours.cluster.refuse("delete pods", name="pod0", times=None)

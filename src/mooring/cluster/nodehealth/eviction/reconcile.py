@@ -55,7 +55,7 @@ class Reconciler:
         if not any((one.type, one.reason) == (DISRUPTION_TARGET, reason["reason"]) for one in pod.status.conditions or ()):
             stamped = {"type": DISRUPTION_TARGET, "status": TRUE, **reason, "lastTransitionTime": rfc3339(self._clock.wall_s())}
             observed = {"observedGeneration": pod.metadata.generation} if pod.metadata.generation else {}
-            await self._caches.pod_writer.patch(pod, pod_patch(pod, {"conditions": [{**stamped, **observed}]}), "status")
+            pod = await self._caches.pod_writer.patch(pod, pod_patch(pod, {"conditions": [{**stamped, **observed}]}), "status")
         await self._caches.pod_writer.delete(pod)
         self._metrics.evicted(self._clock.now() - action.at)
 

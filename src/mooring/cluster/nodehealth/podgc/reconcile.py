@@ -40,7 +40,7 @@ class Reconciler:
         labels = pod.metadata.namespace, cause.value
         try:
             if pod.status.phase not in FINISHED:
-                await self._pods.patch(pod, pod_patch(pod, self._failed(pod, cause)), "status")
+                pod = await self._pods.patch(pod, pod_patch(pod, self._failed(pod, cause)), "status")
             await self._pods.delete(pod, grace_period_s=0)
         except Failed:
             self._metrics.errors.labels(*labels).inc()
