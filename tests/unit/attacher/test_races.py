@@ -192,6 +192,26 @@ async def test_a_volume_whose_call_still_runs_is_kept_without_attachments_too(wo
     assert [UNPUBLISH, PATCH_PV] == world.story[-2:]
 
 
+async def test_a_success_that_is_older_than_the_publish_settles_nothing(world: AttacherWorld):
+    """Another attacher works too, elected by nobody: it had marked the attachment, and detached it, before this one published by an old cache."""
+    claimed = an_attached_va(status={"attached": False})
+    late = late_events(world, "volumeattachments")
+    await world.create(claimed)
+    gate = world.driver.gate(PUBLISH)
+    async with world.attaching():
+        await world.until(lambda: _made(world, PUBLISH))
+        await world.patch(VOLUME_ATTACHMENTS, "pv1-node1", {"status": {"attached": True}}, subresource="status")
+        await world.tear_away("pv1-node1")
+        world.cluster.refuse(PATCH_STATUS, error=LOST)
+        gate.set()
+        await world.settle(0.1)
+        late.show(1)  # the success
+        await world.until(lambda: _made(world, UNPUBLISH), wait_s=5.0)
+        late.show()
+        await world.settle()
+    assert set() == world.driver.published["handle1"]
+
+
 async def test_a_publish_in_doubt_is_taken_back_when_its_attachment_is_torn_away(world: AttacherWorld):
     """The answer was lost, so the volume may be published; and nobody is left to detach it."""
     world.driver.always(PUBLISH, Lose())

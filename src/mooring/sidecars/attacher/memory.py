@@ -48,7 +48,7 @@ class Learnt(enum.Enum):
     VANISHED = "its attachment is no more"
     UNPUBLISHED = "a detach by its attachment has worked"
     RELEASED = "its finalizer is removed knowingly: detached, or another attachment's business"
-    SHOWN = "the cache shows it: an attachment that says so, of this name, volume and machine"
+    SHOWN = "the cache shows it, and the API server has it: an attachment that says so, of this name, volume and machine"
     UNDONE = "it was taken back, or left to another attachment"
 
 

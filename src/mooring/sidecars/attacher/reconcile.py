@@ -123,7 +123,7 @@ class Reconciler:
                     if action is last_call:
                         call_over()
                 case d.SettlePublish():
-                    self._learn(target.name, Learnt.SHOWN)
+                    await self._settle(target)
                 case d.EndUndo():
                     self._learn(target.name, Learnt.UNDONE)
                 case d.RemoveFinalizer(mark):
@@ -172,6 +172,22 @@ class Reconciler:
             after = self._memory.learn(target.name, await self._writes.ask(target))
         if after.undo:
             raise Stale(target.name)
+
+    async def _settle(self, target: Target) -> None:
+        """What the cache shows as attached may be of before the publish, and gone since: where a second attacher works, elected by nobody.
+
+        Raises Failed, and Stale when the publish has to be undone at once.
+        """
+        shown = target.find(self._view)
+        match await self._writes.ask(target):
+            case Learnt.UNKNOWN:
+                raise Failed("can't tell whether it is still to be attached: the API server does not answer", is_shown=True)
+            case Learnt.VANISHED:
+                self._learn(target.name, Learnt.VANISHED)
+                raise Stale(target.name)
+            case Learnt.MARKED if target.find(self._view) is not shown:
+                raise Stale("it has changed since it was shown as attached")
+        self._learn(target.name, Learnt.SHOWN)
 
     def _tell_version(self, attachment: VolumeAttachment) -> None:
         """A driver whose node plugins are not upgraded with its controller may not understand each other's context: once per version."""
