@@ -41,6 +41,8 @@ def _registration(side: AgentSide, name: str) -> Iterator[Complaint]:
     found = side.truth.get(CSI_NODES, name)
     if found is None or DRIVER not in {driver.name for driver in found.spec.drivers or ()}:
         yield "driver-missing", f"the driver runs on {name}, its CSINode does not name it"
+    elif DRIVER not in side.nodes[name].machine.told:
+        yield "driver-missing", f"the driver runs on {name}, its plugin was not told that it is registered"
 
 
 def _pods(side: AgentSide, name: str) -> Iterator[Complaint]:
