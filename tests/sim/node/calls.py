@@ -28,9 +28,9 @@ TOKEN: Final = "token of "
 class CallLaws:
     """pods: all that there are, by uid. removed_by_force: uids of pods that a user has removed without waiting for the node.
 
-    torn: what was detached although a node had it in use: (handle, node). counts: calls by verb. bare: nodes whose Node somebody else has
-    made anew, and whose agent has not said anything since. stats_at: when a driver was last asked how full a volume is: by node and path.
-    is_late: whether a write to an object of this name was given up, and may come.
+    torn: what was detached although a node had it in use, until that has let it go: (handle, node). counts: calls by verb. bare: nodes
+    whose Node somebody else has made anew, and whose agent has not said anything since. stats_at: when a driver was last asked how full a
+    volume is: by node and path. is_late: whether a write to an object of this name was given up, and may come.
     """
 
     def __init__(
@@ -87,6 +87,9 @@ class CallLaws:
 
     def call_ends(self, machine: Machine, process: int, verb: str, handle: str, path: str) -> None:
         self._in_flight[machine.name, process, handle].remove((verb, path))
+        pair = (handle, machine.name)
+        if pair in self.torn and pair in self._site.attached and not self._is_on(machine, handle) and not self.coming(machine, handle):
+            self.torn.discard(pair)  # it was attached anew, and what it had been torn from is gone
 
     def _of_attached(self, machine: Machine, volume: VolumePlan, verb: str, path: str, request: Any, what: str) -> None:
         pair = (volume.handle, machine.name)

@@ -1,4 +1,4 @@
-"""Defects of node health, binder, attacher and node agent that were once there, planted again."""
+"""Defects of node health, binder and attacher that were once there, planted again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from mooring.control.controller import Controller
 from mooring.control.object_writer import ObjectWriter
 from mooring.control.result import Stale
 from mooring.kube.errors import ApiError
-from mooring.node.volumes.state.actual import VolumeState
 from mooring.sidecars.attacher import reconcile as attacher
 from tests.sim.planting import Bug, both
 
@@ -48,11 +47,6 @@ def _endings_are_published_again() -> Planted:
     return mock.patch.object(attacher, "is_deleting", return_value=False)
 
 
-def _attachments_are_read_once() -> Planted:
-    """What was read for an earlier pod holds for the next one, also where nothing of the volume was mounted in between."""
-    return mock.patch.object(VolumeState, "is_mounted", property(lambda self: True))
-
-
 def _drops_wake_themselves() -> Planted:
     """A pod that gives up its plan is told of that as those are who wait for it, and tries again without a back-off."""
     tell = Controller.tell
@@ -66,7 +60,6 @@ def _drops_wake_themselves() -> Planted:
 MEND_BUGS: Final[Mapping[str, Bug]] = {
     "refusals-are-moves": Bug(_refusals_are_moves, {"silent"}, first_seed=220),
     "taints-by-place": Bug(_taints_go_by_place, {"others"}, first_seed=410),
-    "attachments-read-once": Bug(_attachments_are_read_once, {"I6", "not-attached", "context-wrong"}, first_seed=6797),
     "names-say-whose": Bug(_names_say_whose_a_volume_is, {"bound-lost", "deleted-wanted"}, first_seed=2163),
     "drops-wake-themselves": Bug(_drops_wake_themselves, {"hot-loop"}, first_seed=680),
     "endings-published-again": Bug(_endings_are_published_again, {"I2"}, first_seed=9674),

@@ -107,6 +107,7 @@ KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
     "resizer/timeouts-final": ("modify-again",),
     "resizer/claims-done-first": ("modify",),
     "node/reports-unawaited": ("mount",),
+    "node/attachments-read-once": ("hand-over-torn",),
     "node/folders-first": ("mount-owned",),
     "node/timeouts-final": ("unmount",),
     "node/found-trusted": ("mount",),

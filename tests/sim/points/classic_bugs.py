@@ -25,6 +25,7 @@ from mooring.cluster.snapshots.reconcile import Reconciler as SnapshotReconciler
 from mooring.control.lease.reporter import LeadershipReporter
 from mooring.control.object_writer import ObjectWriter
 from mooring.kube.errors import ApiError, NotFound
+from mooring.node.volumes.state.actual import VolumeState
 from mooring.node.volumes.state.in_use import UnreadPlaces
 from mooring.node.volumes.steps import fs_group
 from mooring.node.volumes.steps.fs_group import ON_ROOT_MISMATCH, Walk
@@ -177,6 +178,11 @@ def _folders_come_first() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(Walk, "run", hasty)
 
 
+def _attachments_are_read_once() -> contextlib.AbstractContextManager[Any]:
+    """Memory: what was read for an earlier pod holds for the next one, also where nothing of the volume was mounted in between."""
+    return mock.patch.object(VolumeState, "is_mounted", property(lambda self: True))
+
+
 def _silent_nodes_have_looked() -> contextlib.AbstractContextManager[Any]:
     """A Node that was made anew says what is mounted there within a minute, though its kubelet is silent."""
 
@@ -194,6 +200,7 @@ def _silent_nodes_have_looked() -> contextlib.AbstractContextManager[Any]:
 BUGS: Final[Mapping[str, Bug]] = {
     "provisioner/sources-are-strangers": Bug(_sources_are_strangers, {"source-held"}),
     "node/doubts-end-with-the-process": Bug(_doubts_end_with_the_process, set()),
+    "node/attachments-read-once": Bug(_attachments_are_read_once, {"context-wrong"}),
     "node/folders-first": Bug(_folders_come_first, set()),
     "plane/lost-posts-failed": Bug(_lost_posts_failed, set()),
     "plane/lost-deletes-failed": Bug(_lost_deletes_failed, set()),

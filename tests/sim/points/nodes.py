@@ -15,7 +15,7 @@ from tests.sim.node.disk import NodeLoop
 from tests.sim.node.groups import GROUPS, Json, Wishes
 from tests.sim.node.habits import Habits
 from tests.sim.node.life import agent_on
-from tests.sim.node.plan import RWO, DiskFaults, DriverPlan, VolumePlan, plan_of
+from tests.sim.node.plan import RWO, RWOP, DiskFaults, DriverPlan, VolumePlan, plan_of
 from tests.sim.node.world import NodeWorld
 from tests.sim.points.director import Director
 from tests.sim.points.script import Script, Stage, without_faults
@@ -41,6 +41,7 @@ PLAN: Final[Any] = without_faults(
     verbosity=0,
 )
 CALM_S: Final = 900.0
+MOMENT_S: Final = 20.0
 
 
 class Owner(Wishes):
@@ -109,6 +110,16 @@ async def leave(stage: Mounting) -> None:
     await stage.acts.delete(next(pod for pod in stage.world.laws.pods.values() if pod["metadata"]["name"] == "pod1"))
 
 
+async def hand_over_torn(stage: Mounting) -> None:
+    """A second pod waits until the first one lets the volume go, which is torn off the node meanwhile, and attached to it anew."""
+    clock = stage.world.clock
+    await share(stage)
+    await clock.sleep(MOMENT_S)
+    stage.controller.tear(VOLUME.name, NODE)
+    await clock.sleep(MOMENT_S)
+    await leave(stage)
+
+
 def _world(group: WorldGroup) -> NodeWorld:
     return NodeWorld(PLAN, group)
 
@@ -121,6 +132,11 @@ def _owned(group: WorldGroup) -> NodeWorld:
     return NodeWorld(dataclasses.replace(PLAN, drivers=(GROUPED,), habits=Habits(groups=True)), group)
 
 
+def _unstaged(group: WorldGroup) -> NodeWorld:
+    driver, volume = dataclasses.replace(STAGES, stages=False), dataclasses.replace(VOLUME, mode=RWOP, stage_secret="")
+    return NodeWorld(dataclasses.replace(PLAN, drivers=(driver,), volumes=(volume,)), group)
+
+
 def _script(name: str, about: str, make_world: Any, *acts: Any) -> Script:
     return Script(name, about, make_world, Mounting, acts, calm_s=CALM_S, make_loop=NodeLoop, close=lambda world: world.close())
 
@@ -131,5 +147,6 @@ SCRIPTS: Final = (
     _script("mount-device", "a pod gets its volume as a raw device", _block, mount),
     _script("unmount-device", "the pod goes, and lets its device go", _block, mount, unmount),
     _script("mount-owned", "a pod gets its volume, and its group gets the files", _owned, own),
+    _script("hand-over-torn", "a volume is torn off its pod, and the next pod gets it", _unstaged, mount, hand_over_torn),
     _script("leave", "one of two pods goes, and the other keeps the volume", _world, mount, share, leave),
 )
