@@ -43,6 +43,7 @@ class CallLaws:
         self.pods: dict[str, Json] = {}
         self.removed_by_force: set[str] = set()
         self.torn: set[tuple[str, str]] = set()
+        self._renewed: set[tuple[str, str]] = set()  # attached since it was torn away
         self.bare: set[str] = set()
         self.stats_at: dict[tuple[str, str], float] = {}
         self._now = now
@@ -88,8 +89,17 @@ class CallLaws:
     def call_ends(self, machine: Machine, process: int, verb: str, handle: str, path: str) -> None:
         self._in_flight[machine.name, process, handle].remove((verb, path))
         pair = (handle, machine.name)
-        if pair in self.torn and pair in self._site.attached and not self._is_on(machine, handle) and not self.coming(machine, handle):
-            self.torn.discard(pair)  # it was attached anew, and what it had been torn from is gone
+        if pair in self._renewed and not self._is_on(machine, handle) and not self.coming(machine, handle):
+            self.torn.discard(pair)
+
+    def tears(self, handle: str, node: str) -> None:
+        """The controller is about to detach it, although the node has it in use."""
+        self.torn.add((handle, node))
+        self._renewed.discard((handle, node))
+
+    def attaches(self, handle: str, node: str) -> None:
+        """What it was torn from holds for as long as the node has that."""
+        self._renewed.add((handle, node))
 
     def _of_attached(self, machine: Machine, volume: VolumePlan, verb: str, path: str, request: Any, what: str) -> None:
         pair = (volume.handle, machine.name)

@@ -138,6 +138,7 @@ class AttachDetach:
             await self._cluster.patch(VOLUME_ATTACHMENTS, attachment, Patch(PatchType.MERGE, body), subresource="status")
             await self._world.clock.sleep(FULL_LOOK_S)
         metadata = self._site.attach(volume.handle, node)
+        self._world.laws.attaches(volume.handle, node)
         await self._pause()
         status = {"status": {"attached": True, "attachmentMetadata": metadata, "attachError": None}}
         await self._cluster.patch(VOLUME_ATTACHMENTS, attachment, Patch(PatchType.MERGE, status), subresource="status")
@@ -154,7 +155,7 @@ class AttachDetach:
             await self._list(node, unique, is_attached=True)
             return
         if by_force:
-            self._world.laws.torn.add((volume.handle, node))
+            self._world.laws.tears(volume.handle, node)
         attachment = attachment_name(volume.driver, volume.handle, node)
         await self._cluster.delete(VOLUME_ATTACHMENTS, attachment)
         await self._pause()
