@@ -62,5 +62,5 @@ MEND_BUGS: Final[Mapping[str, Bug]] = {
     "taints-by-place": Bug(_taints_go_by_place, {"others"}, first_seed=410),
     "names-say-whose": Bug(_names_say_whose_a_volume_is, {"bound-lost", "deleted-wanted"}, first_seed=2163),
     "drops-wake-themselves": Bug(_drops_wake_themselves, {"hot-loop"}, first_seed=680),
-    "endings-published-again": Bug(_endings_are_published_again, {"I2"}, first_seed=9674),
+    "endings-published-again": Bug(_endings_are_published_again, {"I2"}, first_seed=320),
 }
