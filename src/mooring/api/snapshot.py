@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 from mooring.api.core import ObjectReference
 from mooring.api.meta import ApiStruct, Kind, ObjectMeta
@@ -30,6 +30,8 @@ class VolumeSnapshotSpec(ApiStruct, frozen=True):
 class VolumeSnapshotStatus(ApiStruct, frozen=True):
     """restore_size: a quantity; a custom kind's quantities may be bare numbers."""
 
+    is_unique: ClassVar[bool] = True
+
     bound_volume_snapshot_content_name: str | None = None
     creation_time: str | None = None
     ready_to_use: bool | None = None
@@ -47,11 +49,15 @@ class VolumeSnapshot(ApiStruct, frozen=True):
 class VolumeSnapshotContentSource(ApiStruct, frozen=True):
     """volume_handle: a snapshot is to be made of this volume. snapshot_handle: it was there before."""
 
+    is_unique: ClassVar[bool] = True
+
     volume_handle: str | None = None
     snapshot_handle: str | None = None
 
 
 class VolumeSnapshotContentSpec(ApiStruct, frozen=True):
+    is_unique: ClassVar[bool] = True
+
     volume_snapshot_ref: ObjectReference = ObjectReference()
     deletion_policy: str = ""
     driver: str = ""
@@ -62,6 +68,8 @@ class VolumeSnapshotContentSpec(ApiStruct, frozen=True):
 
 class VolumeSnapshotContentStatus(ApiStruct, frozen=True):
     """creation_time: nanoseconds since 1970. restore_size: bytes."""
+
+    is_unique: ClassVar[bool] = True
 
     snapshot_handle: str | None = None
     creation_time: int | None = None

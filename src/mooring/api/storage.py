@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 from msgspec import field
 
@@ -11,11 +11,15 @@ from mooring.api.meta import ApiStruct, Kind, LabelSelector, ObjectMeta
 
 
 class VolumeAttachmentSource(ApiStruct, frozen=True):
+    is_unique: ClassVar[bool] = True
+
     persistent_volume_name: str | None = None
     inline_volume_spec: PersistentVolumeSpec | None = None
 
 
 class VolumeAttachmentSpec(ApiStruct, frozen=True):
+    is_unique: ClassVar[bool] = True
+
     attacher: str = ""
     node_name: str = ""
     source: VolumeAttachmentSource = VolumeAttachmentSource()

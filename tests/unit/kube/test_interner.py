@@ -10,6 +10,7 @@ import pytest
 
 from mooring.api.core import Node, NodeStatus, PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import ObjectMeta
+from mooring.api.snapshot import VolumeSnapshotContent
 from mooring.api.storage import CSINode, VolumeAttachment
 from mooring.kube.cache.interner import Interner
 
@@ -109,6 +110,19 @@ def test_an_objects_metadata_is_not_remembered():
     for number in range(100):
         interner.shared(decoded(number))
     assert not [one for one in (*interner._young.values(), *interner._old.values()) if isinstance(one, ObjectMeta)]
+
+
+def test_what_only_one_object_has_does_not_fill_the_table():
+    """Snapshots and attachments that come and go would hold thousands of handles and references that nobody meets again."""
+    interner = Interner()
+    for number in range(100):
+        of = {"volumeSnapshotRef": {"name": "s", "uid": f"u{number}"}, "source": {"volumeHandle": f"v{number}"}}
+        content = {"metadata": {"name": f"c{number}"}, "spec": of, "status": {"snapshotHandle": f"s{number}"}}
+        interner.shared(msgspec.convert(content, VolumeSnapshotContent))
+        attachment = {"metadata": {"name": f"a{number}"}, "spec": {"nodeName": "n", "source": {"persistentVolumeName": f"pv{number}"}}}
+        interner.shared(msgspec.convert(attachment, VolumeAttachment))
+    kept = [*interner._young.values(), *interner._old.values()]
+    assert {"ObjectReference", "VolumeAttachmentStatus"} == {type(one).__name__ for one in kept if isinstance(one, msgspec.Struct)}
 
 
 def test_a_nodes_long_lists_do_not_fill_the_table():
