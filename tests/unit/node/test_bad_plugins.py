@@ -45,16 +45,20 @@ async def foreign(path: Path, greeting: bytes) -> AsyncIterator[None]:
     """A server of something else: it says its greeting, and keeps the connection."""
 
     open_ones: list[asyncio.StreamWriter] = []
+    is_over = False
 
     async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         open_ones.append(writer)
         writer.write(greeting)
+        if is_over:  # it was accepted before the end, and has its turn only now
+            writer.close()
 
     server = await asyncio.start_unix_server(greet, str(path))
     try:
         yield
     finally:
         server.close()
+        is_over = True
         for writer in open_ones:
             writer.close()
         await asyncio.sleep(0)
