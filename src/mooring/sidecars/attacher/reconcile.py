@@ -146,13 +146,11 @@ class Reconciler:
         attachment = target.find(self._view)
         if attachment is None or not attachment.status.attached:
             return
-        match await self._writes.ask(target):
+        match await self._ask(target):
             case Learnt.MARKED if (found := target.find(self._view)) is not None and is_deleting(found):
                 raise Stale("deleted before it could be attached again")
             case Learnt.VANISHED:
                 raise Vanished("gone before it could be attached again")
-            case Learnt.UNKNOWN:
-                raise Failed("can't tell whether it is still to be attached: the API server does not answer", is_shown=True)
 
     async def _publish(self, target: Target, order: PublishOrder, call_over: Callable[[], None]) -> None:
         """Calls and saves the answer. Raises Failed, and Stale when the publish has to be undone at once."""
@@ -179,15 +177,20 @@ class Reconciler:
         Raises Failed, and Stale when the publish has to be undone at once.
         """
         shown = target.find(self._view)
-        match await self._writes.ask(target):
-            case Learnt.UNKNOWN:
-                raise Failed("can't tell whether it is still to be attached: the API server does not answer", is_shown=True)
+        match await self._ask(target):
             case Learnt.VANISHED:
                 self._learn(target.name, Learnt.VANISHED)
                 raise Stale(target.name)
             case Learnt.MARKED if target.find(self._view) is not shown:
                 raise Stale("it has changed since it was shown as attached")
         self._learn(target.name, Learnt.SHOWN)
+
+    async def _ask(self, target: Target) -> Learnt:
+        """MARKED or VANISHED. Raises Failed where the API server does not say."""
+        learnt = await self._writes.ask(target)
+        if learnt is Learnt.UNKNOWN:
+            raise Failed("can't tell whether it is still to be attached: the API server does not answer", is_shown=True)
+        return learnt
 
     def _tell_version(self, attachment: VolumeAttachment) -> None:
         """A driver whose node plugins are not upgraded with its controller may not understand each other's context: once per version."""
