@@ -255,6 +255,17 @@ def test_two_uncertain_attachments_never_wait_for_each_other():
     assert [why.Attaching, why.HeldElsewhere] == reasons
 
 
+@pytest.mark.parametrize(("in_doubt", "first"), [((), "a"), (("b",), "b"), (("a",), "a"), (("a", "b"), "a")])
+def test_of_two_uncertain_attachments_that_goes_first_which_may_be_published(in_doubt: tuple[str, ...], first: str):
+    """The other one was restored from a backup while the answer of its publish was on its way; found by the simulation."""
+    both = [a_va(name, node=name, finalizers=[FINALIZER]) for name in ("a", "b")]
+    nodes = [a_csi_node("a"), a_csi_node("b", {DRIVER: "nodeID2"})]
+    publishes = [an_unconfirmed(name, name, node_id={"a": "nodeID1", "b": "nodeID2"}[name]) for name in in_doubt]
+    view = a_view(vas=both, pvs=[a_held_pv(modes=RWO)], nodes=nodes, unconfirmed_publishes=publishes)
+    goes = [name for name in ("a", "b") if not isinstance(decide_attachment(view, name).because, why.HeldElsewhere)]
+    assert [first] == goes
+
+
 def test_an_uncertain_attachment_that_is_being_detached_goes_before_the_other():
     """It may be published, and its detach is under way: whose name is the lesser counts among those that are to stay."""
     first = a_va("a", node="a", finalizers=[FINALIZER])

@@ -193,7 +193,7 @@ async def test_a_volume_whose_call_still_runs_is_kept_without_attachments_too(wo
 
 
 async def test_a_success_that_is_older_than_the_publish_settles_nothing(world: AttacherWorld):
-    """Another attacher works too, elected by nobody: it had marked the attachment, and detached it, before this one published by an old cache."""
+    """Another attacher works too, elected by nobody: it had marked the attachment, and detached it, before this one published it again."""
     claimed = an_attached_va(status={"attached": False})
     late = late_events(world, "volumeattachments")
     await world.create(claimed)

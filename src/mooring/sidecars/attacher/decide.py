@@ -203,7 +203,8 @@ def _held_elsewhere(view: View, attachment: VolumeAttachment, volume: ResolvedVo
 
     Differs from external-attacher, which publishes there as well and leaves the decision to the driver: a finalizer of ours means that
     the volume may be published, and unknown counts as attached; so does a publish that is to be undone, of an orphaned attachment.
-    Two attachments of which neither is attached (left so by another attacher) would wait for each other: the lesser name goes first.
+    Two attachments of which neither is attached (left so by another attacher, or restored) would wait for each other: the one that may have
+    been published goes first, else the lesser name.
     """
     if not is_single_node(volume.spec.access_modes):
         return None
@@ -231,7 +232,10 @@ def _goes_first(view: View, other: VolumeAttachment, attachment: VolumeAttachmen
     if attachment.status.attached:
         is_missing = view.memory.drift(other.metadata.name) is Drift.MISSING
         return is_attached and (not is_missing or other.metadata.name < name)
-    return is_attached or not ours or other.metadata.name < name
+    if is_attached or not ours:
+        return True
+    may_be, other_may_be = (view.memory.unconfirmed_of(one) is not None for one in (name, other.metadata.name))
+    return other.metadata.name < name if may_be is other_may_be else other_may_be
 
 
 def _decide_detach(view: View, attachment: VolumeAttachment) -> Decision[Action]:
