@@ -45,7 +45,7 @@ published on one alone is the plane's own duty.
 | `agent_checkers.py` | the same of agents: reports, drivers, mounts, disks                                                            |
 | `bugs.py`           | parts of the plane replaced by worse ones, which the simulation must find                                      |
 | `harm_bugs.py`      | defects of the attach/detach controller that were once there, planted again                                    |
-| `mend_bugs.py`      | the same of node health, binder, attacher                                                                      |
+| `mend_bugs.py`      | the same of node health, binder and writes                                                                     |
 | `workload_bugs.py`  | the same of workloads, and others                                                                              |
 
 In four lives of ten users have habits (`user_acts.py`): they import volumes by hand, give them to other claims, tear claims and volumes

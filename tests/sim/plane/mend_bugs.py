@@ -1,4 +1,4 @@
-"""Defects of node health, binder and attacher that were once there, planted again."""
+"""Defects of node health, binder and writes that were once there, planted again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from mooring.control.controller import Controller
 from mooring.control.object_writer import ObjectWriter
 from mooring.control.result import Stale
 from mooring.kube.errors import ApiError
-from mooring.sidecars.attacher import reconcile as attacher
 from tests.sim.planting import Bug, both
 
 Planted = contextlib.AbstractContextManager[Any]
@@ -42,11 +41,6 @@ def _names_say_whose_a_volume_is() -> Planted:
     return mock.patch.object(binding, "_bound_to", return_value=None)
 
 
-def _endings_are_published_again() -> Planted:
-    """An attachment that the API server shows as being deleted, when it is asked, is published again all the same."""
-    return mock.patch.object(attacher, "is_deleting", return_value=False)
-
-
 def _drops_wake_themselves() -> Planted:
     """A pod that gives up its plan is told of that as those are who wait for it, and tries again without a back-off."""
     tell = Controller.tell
@@ -62,5 +56,4 @@ MEND_BUGS: Final[Mapping[str, Bug]] = {
     "taints-by-place": Bug(_taints_go_by_place, {"others"}, first_seed=410),
     "names-say-whose": Bug(_names_say_whose_a_volume_is, {"bound-lost", "deleted-wanted"}, first_seed=2163),
     "drops-wake-themselves": Bug(_drops_wake_themselves, {"hot-loop"}, first_seed=680),
-    "endings-published-again": Bug(_endings_are_published_again, {"I2"}, first_seed=320),
 }
