@@ -12,7 +12,7 @@ from tests.sim.course import CALM_STEP_S, REST_S, STORY_STEPS, Course, lived
 from tests.sim.node.run import few_workers
 from tests.sim.points.cluster import DirectedCluster
 from tests.sim.points.directing import directed
-from tests.sim.points.director import DIRECTOR, Director
+from tests.sim.points.director import AFTER_ACT_S, DIRECTOR, Director
 from tests.sim.points.ends import STORAGE, Ends, Uids, difference, ends_of
 from tests.sim.points.script import Script, Stage
 from tests.sim.points.trial import EARLY, Record, Trial, Way, trials_of
@@ -109,6 +109,8 @@ class _Play(Course[Any]):
         await world.clock.sleep(self._script.rest_s)
         before = stage.fingerprint()
         await world.clock.sleep(REST_S)
+        if world.server.late_count:  # a Lease is renewed for ever: who renews it may have been killed in this moment
+            await world.clock.sleep(AFTER_ACT_S)
         for invariant, text in stage.complaints():
             world.fail(invariant, f"all was well, and then: {text}")
         if stage.fingerprint() != before:
