@@ -18,7 +18,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.controllers.housekeeping import Housekeeping
@@ -72,6 +72,20 @@ class _Ports:
         yield InProcessDriver(plugin, clock=self._clock, metrics=metrics)
 
 
+class _Term:
+    """The work of one term, which is made long before, and stands by. begins: told when it leads."""
+
+    def __init__(self, work: SidecarWork, begins: Callable[[], None]) -> None:
+        self._work, self._begins = work, begins
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._work, name)
+
+    async def run(self) -> None:
+        self._begins()
+        await self._work.run()
+
+
 class SidecarReplica(Replica):
     """make: the sidecar's part, from command line and surroundings."""
 
@@ -92,12 +106,15 @@ class SidecarReplica(Replica):
         known = make(setup, machine)
 
         def work(context: Context[Any]) -> SidecarWork:
-            self._works = True
-            return known.make_work(context)
+            term: Any = _Term(known.make_work(context), self._begins)
+            return cast("SidecarWork", term)
 
         ports = _Ports(cluster, driver, self._life, clock)
         parts = dataclasses.replace(known, make_work=work)
         self._life.start(SidecarLife(parts, setup, machine, ports, clock=clock, randomness=Random(seed), metrics=Metrics()).run())
+
+    def _begins(self) -> None:
+        self._works = True
 
     @property
     def leads(self) -> bool:
