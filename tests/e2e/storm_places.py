@@ -106,8 +106,7 @@ class SidecarReplica(Replica):
         known = make(setup, machine)
 
         def work(context: Context[Any]) -> SidecarWork:
-            term: Any = _Term(known.make_work(context), self._begins)
-            return cast("SidecarWork", term)
+            return cast("SidecarWork", _Term(known.make_work(context), self._begins))
 
         ports = _Ports(cluster, driver, self._life, clock)
         parts = dataclasses.replace(known, make_work=work)

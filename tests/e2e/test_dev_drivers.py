@@ -175,7 +175,11 @@ SLOW = f"{shlex.join([mount_driver.COMMAND[0], '-c', 'import time; time.sleep(60
         (["--driver=./no-such-command {socket}"], 1, "./no-such-command: No such file or directory"),
         (["--driver=unix:///no-such-folder/csi.sock"], 1, "the socket does not exist yet: is the driver running"),
         (["--driver=unix:///no-such-folder/csi.sock"], 1, "start the driver first, or let `mooring dev` start it: --driver './my-driver"),
-        (["--driver=./driver"], 2, "'./driver' is none of the three forms: unix:///path/of.sock (or the path alone), module:Class"),
+        (
+            ["--driver=./driver"],
+            2,
+            "'./driver' is none of the three forms: unix:///path/of.sock (or the path alone), module:Class (or ./file.py:Class), or a",
+        ),
         (["--driver=unix:///a.sock", "--nodes=2"], 2, "one socket is one node's, and there are 2: take --nodes=1"),
         ([f"--driver={COMMAND.replace('{node}', 'x')}", "--nodes=2"], 1, "n1 and n2 got the same node id, 'id-of-x': let the"),
         (["--driver=a:B", "--topology=n1:zone=a"], 2, "topology: of the reference driver alone; your own driver reports"),
