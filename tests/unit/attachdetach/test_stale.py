@@ -19,8 +19,8 @@ from mooring.cluster.attachdetach.view import ATTACHMENT_INDEXES, CLAIM_INDEXES,
 from mooring.kube.cache.store import Store
 from mooring.kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, ServerError, Unreachable
 from tests.support.attachdetaching import DELETE, PATCH_NODE, POST, AttachDetachWorld, attaching
-from tests.support.builders import a_pv, a_va, typed
-from tests.support.cluster_world import LateWatch
+from tests.support.builders import RWX, a_pv, a_va, typed
+from tests.support.cluster_world import HeldWatch, LateWatch
 from tests.support.virtual_loop import in_virtual_time
 
 
@@ -191,6 +191,28 @@ async def test_the_back_off_of_a_report_is_not_shortened_by_what_its_volumes_com
         assert [] == world.of(DELETE), "it may have been told, for all that is known"
         rule.times = rule.hits
         await world.wait_no_va(volume, node)
+
+
+@in_virtual_time
+async def test_a_report_lists_no_attachment_that_is_known_to_end_while_its_volume_is_decided_about() -> None:
+    """Another controller lets go of the volume, while this one still waits for the answer to a POST for another node."""
+    watch = HeldWatch("nodes")
+    async with attaching(watch) as world:
+        shared, other = await world.volume(modes=RWX), await world.volume()
+        node, _ = await world.attached(shared, hold=True)
+        _, leaving = await world.attached(other, node=node)
+        await world.settle(10)
+        post = world.cluster.hold(POST)
+        await world.pod(await world.node(), shared)
+        await post.begun.wait()
+        watch.hold()
+        await world.node_status(node, volumesAttached=[{"name": other.unique, "devicePath": ""}])
+        await world.delete(VOLUME_ATTACHMENTS, shared.va(node))
+        await world.settle(1)
+        await world.delete_pod(leaving)
+        await world.wait_no_va(other, node)
+        assert [] == await world.reported(node)
+        post.go.set()
 
 
 class HeldPatch(ServerFaults):

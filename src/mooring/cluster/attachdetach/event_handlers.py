@@ -79,9 +79,14 @@ class EventHandlers:
             self._wake(self._view.volumes_of_driver(change.object.metadata.name))
 
     def attachment_changed(self, change: Change[VolumeAttachment]) -> None:
-        """The volume's decision says whether the report has to change, while there is an attachment to decide about."""
+        """The volume's decision says whether the report has to change, while there is an attachment to decide about.
+
+        An earlier decision of it may be under way: a report that is made meanwhile for another volume looks at this one as well.
+        """
         for attachment in filter(None, (change.old, change.new)):
-            self._wake(self._view.volumes_of_attachment(attachment))
+            keys = tuple(self._view.volumes_of_attachment(attachment))
+            self._view.memory.node(attachment.spec.node_name).mark(keys)
+            self._wake(keys)
         if change.old is not None and (change.new is None or change.new.metadata.uid != change.old.metadata.uid):
             self._ended(change.old)
         self._view.sort(change.object)
