@@ -173,9 +173,9 @@ def changed_by(action: d.Action) -> _Change:
     """Single annotations and fields are patched, so that what others have written meanwhile stays."""
     match action:
         case d.Protect(obj, finalizers, class_name):
-            held = add_finalizer(obj, *finalizers).body if finalizers else ()
+            held = add_finalizer(obj, *finalizers) if finalizers else json_patch((), of=obj)
             chosen = [add(f"/spec/{row_of(obj).class_field}", class_name)] if class_name else []
-            return _Change(obj, json_patch([*held, *chosen], of=obj))
+            return _Change(obj, json_patch([*held.body, *chosen]))
         case d.Release(obj, finalizers):
             return _Change(obj, remove_finalizer(obj, *finalizers))
         case d.JoinGroup(obj, owner):  # a merge patch writes the whole list of owners
