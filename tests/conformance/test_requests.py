@@ -218,6 +218,29 @@ def test_options_that_do_not_exist_are_422(api: Rest, name: str, query: dict[str
     api.post(VAS, a_va(name), **query).refused(422, "Invalid", cause)
 
 
+@pytest.mark.parametrize("path", [VAS, "/version", "/livez", "/api/v1/nope", "/nope"])
+@pytest.mark.parametrize(
+    ("timeout", "says"),
+    [
+        ("abc", 'time: invalid duration "abc"'),
+        ("5", 'time: missing unit in duration "5"'),
+        ("1d", 'time: unknown unit "d" in duration "1d"'),
+        ("9999999h", 'time: invalid duration "9999999h"'),
+    ],
+)
+def test_a_timeout_that_is_no_duration_is_400(api: Rest, path: str, timeout: str, says: str) -> None:
+    api.get(path, timeout=timeout).refused(400, "BadRequest", says=f"invalid timeout specified in the request URL - {says}")
+
+
+@pytest.mark.parametrize("timeout", ["", "-1s", "0s", "0", "1h", ".5s", "1h1m"])
+def test_a_timeout_that_is_a_duration_is_taken(api: Rest, timeout: str) -> None:
+    api.get(VAS, timeout=timeout).ok()
+
+
+def test_a_watch_has_no_timeout_of_its_request(api: Rest) -> None:
+    assert 200 == api.get(VAS, watch="true", timeoutSeconds="1", timeout="abc").status
+
+
 def test_a_patch_that_makes_the_object_unreadable_is_422(api: Rest, name: str) -> None:
     api.post(VAS, a_va(name)).ok(201)
     wrong = api.patch(f"{VAS}/{name}", {"metadata": {"labels": 5}}, MERGE_PATCH)

@@ -18,6 +18,7 @@ from mooring.apiserver.listing import ListOptions, WatchOptions
 from mooring.apiserver.metadata import META_MESSAGES
 from mooring.apiserver.resource import Resource, Status
 from mooring.apiserver.store import ObjectStore
+from mooring.base.units import parse_duration_s
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -133,6 +134,15 @@ def watch_options(query: Query) -> WatchOptions:
         _boolean(query.get("allowWatchBookmarks", "false")),
         float(_number(query, "timeoutSeconds") or 0),
     )
+
+
+def check_timeout(query: Query) -> None:
+    """How long the client waits; nothing is cut short for it. Raises BadRequest."""
+    text = query.get("timeout", "")
+    try:
+        parse_duration_s(text or "0s")
+    except ValueError as error:
+        raise api_errors.bad_request(f"invalid timeout specified in the request URL - {error}") from error
 
 
 def is_watch(query: Query) -> bool:
