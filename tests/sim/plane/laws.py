@@ -53,7 +53,7 @@ class Laws(AttachmentLaws):
         self.silence = Silence(self, plan, now, fail)
         self.on_change: Callable[[str], None] = lambda node: None
         """Called with the node whose kubelet may see the change, "" for all."""
-        self._in_flight: set[tuple[str, int, str]] = set()
+        self._in_flight: dict[tuple[str, int, str], PlaneWrite] = {}
         self._recent: dict[tuple[object, str], deque[float]] = defaultdict(deque)
         self._tellers: dict[str, int] = {}  # of events, by name, the process; a provisioner's are told by their component, too
         self._last: dict[tuple[str, Key], Json] = {}  # the objects as they stand there, by kind
@@ -83,15 +83,23 @@ class Laws(AttachmentLaws):
         self.on_begin(write)
         if write.request is not None and write.request.kind.plural == "events":
             self._tellers[write.name or write.request.body["metadata"]["name"]] = write.process
-        key = self._flight(write)
-        if key in self._in_flight:
+        if (key := self._flight(write)) is None:
+            return
+        if (before := self._in_flight.get(key)) is not None and not self._has_its_end(before, write):
             self._fail("I10", f"{write.who}#{write.process} begins {write.what} while another write to it is in flight")
-        if key is not None:
-            self._in_flight.add(key)
+        self._in_flight[key] = write
 
     def ends(self, write: PlaneWrite) -> None:
-        if (key := self._flight(write)) is not None:
-            self._in_flight.discard(key)
+        key = self._flight(write)
+        if key is not None and self._in_flight.get(key) is write:
+            del self._in_flight[key]
+
+    def _has_its_end(self, before: PlaneWrite, write: PlaneWrite) -> bool:
+        """An attachment is made after one whose DELETE has no answer, but which is known to be gone."""
+        assert before.request is not None
+        assert write.request is not None
+        is_next = (before.request.verb, write.request.verb) == (Verb.DELETE, Verb.CREATE)
+        return is_next and before.knows("volumeattachments") < self._ended.get(before.name, 0) <= write.knows("volumeattachments")
 
     def failed(self, write: PlaneWrite, error: ApiError) -> None:
         """The write was refused, or its answer is lost."""
