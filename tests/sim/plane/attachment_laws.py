@@ -125,7 +125,8 @@ class AttachmentLaws(NodeLaws):
         if node.tainted or node.untainted_at > seen:
             return
         unhealthy_s = node.unhealthy_s if node.healthy_at <= seen else node.unhealthy_before_s
-        is_shown = wish.wanted_at <= write.knows("pods") and self._is_led_to(write.knows, pair)
+        is_missed = wish.unwanted_s is not None and write.has_missed("pods", wish.wanted_at, wish.unwanted_at)
+        is_shown = wish.wanted_at <= write.knows("pods") and not is_missed and self._is_led_to(write.knows, pair)
         unwanted_s = wish.unwanted_s if is_shown else wish.unwanted_before_s
         what = f"{found.name} is deleted while {found.node} has {pair[0]} in use"
         wait_s, words = self.asked.forced_wait_s(write, pair[0], self._plan.force_after_s)

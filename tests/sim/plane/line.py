@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from mooring.api.meta import Kind, annotation
 from mooring.cluster.attachdetach.identity import FORCE_AFTER
-from mooring.kube.cluster import Request, Verb
+from mooring.kube.cluster import Page, Request, Verb
 from mooring.kube.errors import ApiError, NotFound, ServerError, Unreachable
 from tests.sim.laws import WRITING, Write
 from tests.sim.line import what_of
@@ -27,7 +28,8 @@ class PlaneWrite(Write):
     volumes, nodes_now: of PersistentVolumes and of Nodes, in that moment. nodes: of Nodes that it had asked for, or written, the version of
     the answer; missing: of those that it was told were not there, the newest version of any Node when it asked.
     firsts: per kind, the version of its first list. began_s: when it was begun. is_lost_before: it was sent before, and whether it was
-    carried out then is not known.
+    carried out then is not known. gaps: per kind, from which version to which its lists were ahead of its watches: what came and went in
+    between was not shown to it.
     """
 
     who: str = ""
@@ -40,9 +42,14 @@ class PlaneWrite(Write):
     firsts: Mapping[str, int] = dataclasses.field(default_factory=dict)
     began_s: float = 0.0
     is_lost_before: bool = False
+    gaps: Mapping[str, Sequence[tuple[int, int]]] = dataclasses.field(default_factory=dict)
 
     def knows(self, plural: str) -> int:
         return self.seen.get(plural, 0)
+
+    def has_missed(self, plural: str, since: int, until: int) -> bool:
+        """Whether what was so from one version to another of the kind came and went in a gap."""
+        return any(first < since and until <= last for first, last in self.gaps.get(plural, ()))
 
     def knows_node(self, name: str) -> int:
         """The newest version of the Node that it had been shown before."""
@@ -64,6 +71,7 @@ class PlaneLine(WritingLine):
         self._nodes: dict[str, int] = {}
         self._missing: dict[str, int] = {}
         self._firsts: dict[str, int] = {}
+        self._gaps: dict[str, list[tuple[int, int]]] = defaultdict(list)
         self._unsure: set[str] = set()  # writes whose last answer was an error: they are sent again, whatever stands there
         self._lost: set[str] = set()  # those of them that may have been carried out
 
@@ -98,6 +106,7 @@ class PlaneLine(WritingLine):
             firsts=dict(self._firsts),
             began_s=self._world.clock.now(),
             is_lost_before=what in self._lost,
+            gaps={plural: tuple(gaps) for plural, gaps in self._gaps.items()},
         )
         laws = self._world.laws
         laws.begins(write)
@@ -140,6 +149,14 @@ class PlaneLine(WritingLine):
         lose(request)
         await self._mortal.point("after that")
         raise Unreachable("timed out") if int(after_s * 1000) % 2 else ServerError("timed out", code=504, reason="Timeout")
+
+    async def _list(self, request: Request) -> Page[Any]:
+        plural = request.kind.plural
+        before = self.shown(plural)
+        page = await super()._list(request)
+        if self.shown(plural) > before:
+            self._gaps[plural].append((before, self.shown(plural)))
+        return page
 
     def _read(self, request: Request, answer: Any) -> None:
         if request.kind.plural == "nodes" and answer is not None:

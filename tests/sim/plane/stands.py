@@ -73,8 +73,9 @@ class NodeStand:
 class Wish:
     """A volume on a node. unwanted_s: since when no pod wants it there, None while one does; before: of the time before wanted_at.
 
-    wanted_s: when a pod came to want it last. unwanted_but_for_s: since when no pod wants it but for wishes of less than BRIEF_S, which a
-    watch that was cut need not have shown.
+    wanted_s, wanted_at: when a pod came to want it last, and the version; unwanted_at: the version since which none does.
+
+    unwanted_but_for_s: since when no pod wants it but for wishes of less than BRIEF_S, which a watch that was cut need not have shown.
     """
 
     unwanted_s: float | None = 0.0
@@ -82,6 +83,7 @@ class Wish:
     unwanted_but_for_s: float = 0.0
     wanted_s: float = 0.0
     wanted_at: int = 0
+    unwanted_at: int = 0
 
 
 class Stands:
@@ -191,7 +193,7 @@ class Stands:
                 wish.unwanted_before_s, wish.unwanted_s, wish.wanted_at = wish.unwanted_s, None, version
                 wish.wanted_s = self._now()
             elif pair not in wanted and wish.unwanted_s is None:
-                wish.unwanted_s = self._now()
+                wish.unwanted_s, wish.unwanted_at = self._now(), version
                 if wish.unwanted_s - wish.wanted_s >= BRIEF_S:
                     wish.unwanted_but_for_s = wish.unwanted_s
 
