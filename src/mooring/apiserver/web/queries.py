@@ -149,6 +149,10 @@ def is_watch(query: Query) -> bool:
     return _boolean(query.get("watch", "false"))
 
 
+def opens_watch(method: str, route: Route | None, query: Query) -> bool:
+    return method == "GET" and route is not None and route.is_collection and is_watch(query)
+
+
 def write_options(query: Query, kind: str, *, applies: bool = False) -> WriteOptions:
     """kind: CreateOptions, UpdateOptions or PatchOptions, for messages. Raises Invalid."""
     wrong = _wrong_dry_run(query.get("dryRun"))

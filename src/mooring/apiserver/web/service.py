@@ -79,7 +79,7 @@ class Service:
         return scheme.lower() == "bearer" and hmac.compare_digest(token.encode("utf-8", "surrogateescape"), self._token)
 
     def _answer(self, request: HttpRequest, route: Route | None) -> HttpReply | WatchReply:
-        if "timeout" in request.query and not _is_watch(request, route):
+        if "timeout" in request.query and not queries.opens_watch(request.method, route, request.query):
             queries.check_timeout(request.query)
         if route is not None:
             return self._of_resource(request, route)
@@ -110,7 +110,7 @@ class Service:
 
     def _of_resource(self, request: HttpRequest, route: Route) -> HttpReply | WatchReply:
         """The answer as the client can read it."""
-        watch = _is_watch(request, route)
+        watch = queries.opens_watch(request.method, route, request.query)
         wanted = negotiation.wanted(request.headers.get("accept", ""), request.query.get("includeObject", ""), watch=watch)
         verbs = _Verbs(self._store, request, route, self._clock.wall_s(), self._tokens, wanted.rendering)
         try:
@@ -348,7 +348,3 @@ class _Verbs:
 
 def _not_allowed() -> MethodNotAllowed:
     return MethodNotAllowed("the server does not allow this method on the requested resource", reason="MethodNotAllowed")
-
-
-def _is_watch(request: HttpRequest, route: Route | None) -> bool:
-    return request.method == "GET" and route is not None and route.is_collection and queries.is_watch(request.query)
