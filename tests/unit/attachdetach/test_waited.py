@@ -152,6 +152,28 @@ async def test_a_node_that_is_deleted_while_it_is_silent_has_not_come_back() -> 
 
 
 @in_virtual_time
+async def test_a_return_that_the_answer_to_a_report_has_told_counts_though_the_node_is_deleted_next() -> None:
+    """Both before and after it the node is not ready: only the time of its last transition tells the return."""
+    watch = HeldWatch("nodes")
+    world = AttachDetachWorld(watch)
+    volume, node = await dead(world)
+    async with world.controlling():
+        await world.settle(181)
+        watch.hold()
+        await world.set_ready(node, True)
+        await world.settle(10)
+        await world.set_ready(node, False)
+        await world.settle(100)
+        assert world.of(PATCH_NODE), "the wait is written down, and the answer shows the Node"
+        watch.let_go()
+        await world.remove(NODES, node)
+        await world.settle(100)
+        assert await world.va(volume, node), "six minutes have passed since the first silence"
+        await world.settle(360)
+        assert await world.va(volume, node) is None
+
+
+@in_virtual_time
 async def test_a_volume_that_is_wanted_in_between_begins_anew() -> None:
     world = AttachDetachWorld()
     volume, node = await dead(world)

@@ -116,7 +116,7 @@ class EventHandlers:
         else:
             differing = tuple(_differing(old, new))
             self._wake((key for key in self._view.without_volume_on(name) if key.startswith(ORPHAN)), differing)
-            if _waits(old) == _waits(new):
+            if written_on(old) == written_on(new):
                 self._look_at(name, differing)
                 return
         self._look_at_all(name)
@@ -142,11 +142,8 @@ class EventHandlers:
 
 
 def _marks(node: Node) -> tuple[object, ...]:
-    return node.metadata.uid, is_managed(node), is_ready(node), is_out_of_service(node)
-
-
-def _waits(node: Node) -> tuple[object, ...]:
-    return written_on(node), silent_since(node)
+    """silent_since: another silence has begun, also where nothing between the two was seen; the Node may be gone at the next look."""
+    return node.metadata.uid, is_managed(node), is_ready(node), is_out_of_service(node), silent_since(node)
 
 
 def _differing(old: Node, new: Node) -> Iterator[str]:
