@@ -8,6 +8,7 @@ import contextlib
 import gc
 import gzip
 import tracemalloc
+import weakref
 from typing import Any
 
 import msgspec
@@ -40,8 +41,8 @@ from mooring.csi.driver import Call
 from mooring.csi.in_process import InProcessDriver
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.inspect.replay.record import Record, parsed
-from mooring.kube.cluster import EventType, Patch, PatchType, WatchEvent
-from mooring.kube.errors import Gone
+from mooring.kube.cluster import Cluster, EventType, Patch, PatchType, Request, WatchEvent
+from mooring.kube.errors import Gone, Unreachable
 from tests.support.builders import a_secret, a_va
 from tests.support.cluster_world import ClusterWorld
 from tests.support.virtual_loop import in_virtual_time
@@ -299,6 +300,36 @@ def test_an_error_of_a_server_in_process_is_kept_as_what_it_is_to_a_client() -> 
     fault = fault_of(ContinueExpired("a-token"))
     assert ("Gone", "Expired") == (fault.kind, fault.reason)
     assert isinstance(error_of(fault), Gone)
+
+
+async def test_of_an_error_nothing_is_kept_but_what_it_says() -> None:
+    """Its traceback holds what whoever raised it had in hand: an answer of 256 MiB that was too long."""
+
+    class Body:
+        """Of an answer."""
+
+    class Server(Cluster):
+        def __init__(self) -> None:
+            self.bodies: list[weakref.ref[Body]] = []
+
+        async def ask(self, request: Request) -> Any:
+            body = Body()
+            self.bodies.append(weakref.ref(body))
+            raise Unreachable("the answer is too long")
+
+        def watch(self, *args: Any, **options: Any) -> Any:
+            raise AssertionError("nobody watches")
+
+    recorder = Recorder(LoopClock())
+    server = Server()
+    cluster = RecordedCluster(server, recorder)
+    for _ in range(3):
+        with contextlib.suppress(Unreachable):
+            await cluster.list(VOLUME_ATTACHMENTS)
+    gc.collect()
+    assert [None] * 3 == [body() for body in server.bodies]
+    faults = [entry.fault for entry in record_of(recorder).entries if entry.fault]
+    assert ["the answer is too long"] * 3 == [fault.text for fault in faults]
 
 
 async def test_a_decision_is_kept_without_what_changes_later() -> None:

@@ -66,6 +66,10 @@ class Asked(msgspec.Struct, omit_defaults=True, frozen=True):
         return f"{self.verb} {what} {self.body}".rstrip()
 
 
+FAULT_BYTES: Final = 200
+"""Of an error beside its text. Measured."""
+
+
 class Fault(msgspec.Struct, omit_defaults=True, frozen=True):
     """An ApiError, or a DriverError by its gRPC code."""
 
@@ -77,6 +81,11 @@ class Fault(msgspec.Struct, omit_defaults=True, frozen=True):
     retry_after_s: float | None = None
     answered: bool = False
     unsent: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory, about."""
+        return FAULT_BYTES + len(self.text) + (len(msgspec.json.encode(self.details)) if self.details else 0)
 
 
 class Entry(msgspec.Struct, omit_defaults=True, frozen=True):

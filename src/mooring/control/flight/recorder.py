@@ -16,8 +16,10 @@ from mooring.control.flight import entries
 from mooring.control.flight.ring import ENTRY_BYTES, Note, Ring
 from mooring.control.flight.stripping import gives_token, holds_secrets, stripped_answer
 from mooring.control.order import Unheard
+from mooring.csi.errors import DriverError
 from mooring.kube.cache.informer import Informer
 from mooring.kube.cluster import EventType, Page, Request, Selection, Verb, WatchEvent
+from mooring.kube.errors import ApiError
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -135,9 +137,11 @@ class Recorder(Unheard):
             kept = _encoded(answer) if _is_plain(request, answer) else encoded_answer(request, answer)
             self._note((entries.ANSWER, self._time(), _task().get_name(), len(self.reads), request, kept, None), len(kept))
 
-    def refused(self, number: int, request: Request, error: Exception) -> None:
+    def refused(self, number: int, request: Request, error: ApiError) -> None:
+        """The error itself is not kept: its traceback holds whatever the request had in hand, an answer of 256 MiB for one."""
         del self.in_flight[number]
-        self._note((entries.ANSWER, self._time(), _task().get_name(), len(self.reads), request, UNREADABLE, error), 0)
+        fault = entries.fault_of(error)
+        self._note((entries.ANSWER, self._time(), _task().get_name(), len(self.reads), request, UNREADABLE, fault), fault.size)
 
     def gave_up(self, number: int) -> None:
         _, what = self.in_flight.pop(number)
@@ -176,15 +180,18 @@ class Recorder(Unheard):
         changed.add(key)
         return CHANGED_BYTES if type is EventType.ADDED else CHANGED_BYTES + OBJECT_BYTES * size
 
-    def ended(self, number: int, error: Exception | None) -> None:
-        self._note((entries.ENDED, self._time(), _task().get_name(), len(self.reads), number, error), 0)
+    def ended(self, number: int, error: ApiError | None) -> None:
+        fault = error and entries.fault_of(error)
+        self._note((entries.ENDED, self._time(), _task().get_name(), len(self.reads), number, fault), fault.size if fault else 0)
 
-    def called(self, number: int, attribute: str, request: Message, answer: Message | None, error: Exception | None) -> None:
+    def called(self, number: int, attribute: str, request: Message, answer: Message | None, error: DriverError | None) -> None:
         """request, answer: without secrets; nobody changes them any more."""
         del self.in_flight[number]
+        fault = error and entries.fault_of(error)
         size = MESSAGE_BYTES * request.ByteSize() + (0 if answer is None else MESSAGE_BYTES * answer.ByteSize())
         self._note(
-            (entries.CALL, self._time(), _task().get_name(), len(self.reads), attribute, request, answer, error, self.redacted), size
+            (entries.CALL, self._time(), _task().get_name(), len(self.reads), attribute, request, answer, fault, self.redacted),
+            size + (fault.size if fault else 0),
         )
 
     def drew(self, method: str, value: object) -> None:

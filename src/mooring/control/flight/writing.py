@@ -12,7 +12,7 @@ import msgspec
 import mooring
 from mooring.base.clock import rfc3339
 from mooring.control.flight import entries
-from mooring.control.flight.entries import CachedKind, Entry, Header, asked_of, fault_of, message_text, selection_of
+from mooring.control.flight.entries import CachedKind, Entry, Header, asked_of, message_text, selection_of
 from mooring.control.flight.recorder import Recorder
 from mooring.control.flight.ring import Note, Segment
 from mooring.control.flight.shown import shown
@@ -80,18 +80,18 @@ def _entry(note: Note, reads: tuple[float, ...]) -> Entry:
     kind, t, who, _, *rest = note
     who = "" if who.startswith("Task-") else who  # a number that is another in each run
     match kind, rest:
-        case entries.ANSWER, (request, answer, error):
-            return Entry(kind, t, who, asked=asked_of(request), answer=_raw(answer), fault=error and fault_of(error), reads=reads)
+        case entries.ANSWER, (request, answer, fault):
+            return Entry(kind, t, who, asked=asked_of(request), answer=_raw(answer), fault=fault, reads=reads)
         case entries.OPENED, (number, request):
             return Entry(kind, t, who, str(number), asked=asked_of(request), rv=request.resource_version, reads=reads)
         case entries.EVENT, (number, type, rv, last, obj):
             return Entry(kind, t, who, str(number), answer=_raw(obj), type=type.value, rv=rv, last=last, reads=reads)
-        case entries.ENDED, (number, error):
-            return Entry(kind, t, who, str(number), fault=error and fault_of(error), reads=reads)
-        case entries.CALL, (attribute, request, answer, error, redacted):
+        case entries.ENDED, (number, fault):
+            return Entry(kind, t, who, str(number), fault=fault, reads=reads)
+        case entries.CALL, (attribute, request, answer, fault, redacted):
             asked = entries.Asked("call", attribute, body=redacted(request))
             told = _NOTHING if answer is None else msgspec.Raw(msgspec.json.encode(message_text(answer)))
-            return Entry(kind, t, who, asked=asked, answer=told, fault=error and fault_of(error), reads=reads)
+            return Entry(kind, t, who, asked=asked, answer=told, fault=fault, reads=reads)
         case entries.GAVE_UP, (what,):
             asked = asked_of(what) if isinstance(what, Request) else entries.Asked("call", what)
             return Entry(kind, t, who, asked=asked, reads=reads)
