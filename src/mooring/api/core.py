@@ -64,6 +64,8 @@ class SecretReference(ApiStruct, frozen=True):
 
 
 class ObjectReference(ApiStruct, frozen=True):
+    is_unique: ClassVar[bool] = True
+
     api_version: str = ""
     kind: str = ""
     namespace: str = ""
@@ -111,6 +113,8 @@ class VolumeNodeAffinity(ApiStruct, frozen=True):
 
 
 class CSIPersistentVolumeSource(ApiStruct, frozen=True):
+    is_unique: ClassVar[bool] = True
+
     driver: str = ""
     volume_handle: str = ""
     read_only: bool = False
@@ -125,6 +129,8 @@ class CSIPersistentVolumeSource(ApiStruct, frozen=True):
 
 class PersistentVolumeSpec(ApiStruct, frozen=True):
     """Also the shape of a VolumeAttachment's inline volume. capacity: quantities as text."""
+
+    is_unique: ClassVar[bool] = True
 
     capacity: dict[str, str] | None = None
     csi: CSIPersistentVolumeSource | None = None
@@ -184,6 +190,8 @@ class VolumeResourceRequirements(ApiStruct, frozen=True):
 
 class PersistentVolumeClaimSpec(ApiStruct, frozen=True):
     """storage_class_name: None for the default class, "" for none."""
+
+    is_unique: ClassVar[bool] = True
 
     access_modes: tuple[str, ...] | None = None
     selector: LabelSelector | None = None
@@ -246,6 +254,8 @@ class NodeSpec(ApiStruct, frozen=True):
 
 
 class AttachedVolume(ApiStruct, frozen=True):
+    is_unique: ClassVar[bool] = True
+
     name: str = ""
     device_path: str = ""
 

@@ -15,11 +15,12 @@ import msgspec
 class ApiStruct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
     """Base of all API structs. No reference cycles, so the collector may leave them alone.
 
-    is_unique: no two objects have equal parts of this type. is_referred_to: objects of other kinds have the names and uids of
-    those of this type in them.
+    is_unique: hardly any two objects have equal parts of this type. unique_fields: texts that hardly any other object has.
+    is_referred_to: objects of other kinds have the names and uids of those of this type in them.
     """
 
     is_unique: ClassVar[bool] = False
+    unique_fields: ClassVar[frozenset[str]] = frozenset({"resource_version", "volume_handle"})
     is_referred_to: ClassVar[bool] = False
 
 
@@ -62,6 +63,7 @@ class ObjectMeta(ApiStruct, frozen=True):
     """metadata, without managedFields. Times are RFC 3339 text as the server sent them; resource_version is opaque text."""
 
     is_unique: ClassVar[bool] = True
+    unique_fields: ClassVar[frozenset[str]] = frozenset({"resource_version", "name", "uid"})
 
     name: str = ""
     namespace: str = ""

@@ -113,16 +113,30 @@ def test_an_objects_metadata_is_not_remembered():
 
 
 def test_what_only_one_object_has_does_not_fill_the_table():
-    """Snapshots and attachments that come and go would hold thousands of handles and references that nobody meets again."""
+    """Volumes, snapshots and attachments that come and go would hold thousands of handles and references that nobody meets again."""
     interner = Interner()
     for number in range(100):
+        ref = {"namespace": "default", "name": f"claim{number}", "uid": f"uid{number}"}
+        spec = {"claimRef": ref, "csi": {"driver": "csi.example.com", "volumeHandle": f"h{number}"}}
+        interner.shared(msgspec.convert({"metadata": {"name": f"pv{number}"}, "spec": spec}, PersistentVolume))
         of = {"volumeSnapshotRef": {"name": "s", "uid": f"u{number}"}, "source": {"volumeHandle": f"v{number}"}}
         content = {"metadata": {"name": f"c{number}"}, "spec": of, "status": {"snapshotHandle": f"s{number}"}}
         interner.shared(msgspec.convert(content, VolumeSnapshotContent))
         attachment = {"metadata": {"name": f"a{number}"}, "spec": {"nodeName": "n", "source": {"persistentVolumeName": f"pv{number}"}}}
         interner.shared(msgspec.convert(attachment, VolumeAttachment))
     kept = [*interner._young.values(), *interner._old.values()]
-    assert {"ObjectReference", "VolumeAttachmentStatus"} == {type(one).__name__ for one in kept if isinstance(one, msgspec.Struct)}
+    assert {"VolumeAttachmentStatus"} == {type(one).__name__ for one in kept if isinstance(one, msgspec.Struct)}
+
+
+def test_what_a_volume_names_is_one_text_with_what_it_names():
+    """Its claim's name and uid, though the reference itself is not remembered."""
+    claim = msgspec.convert({"metadata": {"name": "claim-of-one", "uid": "uid-of-one"}, "spec": {}}, PersistentVolumeClaim)
+    ref = {"name": "claim-of-one!"[:-1], "uid": "uid-of-one!"[:-1]}
+    volume = msgspec.convert({"metadata": {"name": "pv"}, "spec": {"claimRef": ref}}, PersistentVolume)
+    claim, volume = Interner().shared(claim), Interner().shared(volume)
+    assert volume.spec.claim_ref is not None
+    assert volume.spec.claim_ref.name is claim.metadata.name
+    assert volume.spec.claim_ref.uid is claim.metadata.uid
 
 
 def test_a_nodes_long_lists_do_not_fill_the_table():

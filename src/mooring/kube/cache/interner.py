@@ -17,8 +17,6 @@ from mooring.base import texts
 
 S = TypeVar("S")
 
-_UNIQUE: Final = frozenset({"resource_version", "volume_handle"})  # never worth a place in a table
-_UNIQUE_IN_META: Final = _UNIQUE | {"name", "uid"}
 _LONG: Final = 8
 """Entries of a list that hardly any other object has: a node's volumes."""
 
@@ -39,8 +37,8 @@ class Interner:
     def shared(self, obj: S) -> S:
         """The same object, its parts replaced by equal ones that are shared. Anything but a struct is given back as it is.
 
-        A part with a long list in it, or an object's metadata, is not remembered itself, its own parts are: no other object has it, and a
-        table full of them would be larger than the cache.
+        A part with a long list in it, an object's metadata, or another that is unique, is not remembered itself, its own parts are: no
+        other object has it, and a table full of them would be larger than the cache.
         """
         if isinstance(obj, msgspec.Struct):
             self._share_fields(obj)
@@ -127,5 +125,5 @@ def _is_unique(kind: type[msgspec.Struct]) -> bool:
 @functools.cache
 def _fields_of(kind: type[msgspec.Struct]) -> tuple[str, ...]:
     """The fields worth looking at."""
-    unique = _UNIQUE_IN_META if _is_unique(kind) else _UNIQUE
+    unique = getattr(kind, "unique_fields", ())
     return tuple(name for name in kind.__struct_fields__ if name not in unique)
