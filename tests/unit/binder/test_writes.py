@@ -27,7 +27,7 @@ async def test_what_has_changed_since_is_not_written() -> None:
     world = Tenant(ours.users)
     runtime = Runtime(ours.cluster, ours.clock, ours.randomness, ours.metrics)
     shared = Caches(runtime)
-    caches = BindingCaches(runtime, shared)
+    caches = BindingCaches(runtime, shared, schedules=False)
     await world.create(a_claim())
     stale = await ours.users.get(PERSISTENT_VOLUME_CLAIMS, "claim", NS)
     async with asyncio.TaskGroup() as group:

@@ -6,7 +6,7 @@ from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Persi
 from mooring.api.pods import PODS, Pod
 from mooring.api.storage import STORAGE_CLASSES, StorageClass
 from mooring.cluster.binder.available_volumes import AvailableVolumes
-from mooring.cluster.binder.view import CLAIM_INDEXES, POD_INDEXES, VOLUME, VOLUME_INDEXES, Volumes
+from mooring.cluster.binder.view import CLAIM_INDEXES, POD_INDEXES, VOLUME, VOLUME_INDEXES, Volumes, keeps_of_pod
 from mooring.cluster.binder.writes import Whole
 from mooring.control.caches import Caches
 from mooring.control.runtime import Runtime
@@ -15,13 +15,13 @@ from mooring.kube.cache.informer import Change, Informer
 
 
 class BindingCaches:
-    """Claims, volumes, classes and pods; further kinds by `shared.of`."""
+    """Claims, volumes, classes and pods; further kinds by `shared.of`. schedules: for the scheduler, which looks at whole pods, at all."""
 
-    def __init__(self, runtime: Runtime, shared: Caches) -> None:
+    def __init__(self, runtime: Runtime, shared: Caches, *, schedules: bool) -> None:
         self.shared = shared
         self.claims: Informer[PersistentVolumeClaim] = shared.of(PERSISTENT_VOLUME_CLAIMS, indexes=CLAIM_INDEXES)
         self.volumes: Informer[PersistentVolume] = shared.of(PERSISTENT_VOLUMES, keeps=always(VOLUME), indexes=VOLUME_INDEXES)
-        self.pods: Informer[Pod] = shared.of(PODS, indexes=POD_INDEXES)
+        self.pods: Informer[Pod] = shared.of(PODS, keeps=None if schedules else keeps_of_pod, indexes=POD_INDEXES)
         self.classes: Informer[StorageClass] = shared.of(STORAGE_CLASSES)
         self.available = AvailableVolumes()
         self.volumes.on_change(self._index_available)  # before any other handler: they look there

@@ -27,7 +27,7 @@ CLAIM_PROTECTION_COMPONENT = "pvc-protection-controller"
 def make_binder(runtime: Runtime, given: BinderOptions, *, caches: Caches | None = None) -> Manager:
     """The controllers that the options name, for one cluster, on the same caches. caches: a share of the program's, None for their own."""
     shared = caches or Caches(runtime, "binder")
-    binding = BindingCaches(runtime, shared)
+    binding = BindingCaches(runtime, shared, schedules=options.SCHEDULER in given.parts)
     recorders: dict[str, EventRecorder] = {}
 
     def recorder(component: str) -> EventRecorder:

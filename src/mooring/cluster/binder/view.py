@@ -23,10 +23,10 @@ from mooring.api.binding import (
 from mooring.api.classes import class_of
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, Object, is_deleting
-from mooring.api.pods import Pod
+from mooring.api.pods import Pod, Volume
 from mooring.api.storage import StorageClass
 from mooring.cluster.binder.available_volumes import AvailableVolumes
-from mooring.control.slim import slim, slimmed
+from mooring.control.slim import Part, items, slim, slimmed
 from mooring.kube.cache.reader import Reader
 
 BY_CLAIM: Final = "binding/claim"  # volumes by the claim they name; pods by the claims they use
@@ -124,6 +124,11 @@ def attributes_of(claim: PersistentVolumeClaim) -> tuple[str, ...]:
 
 # -- the kept parts of objects
 
+
+def _may_name_claim(volume: Volume) -> bool:
+    return volume.persistent_volume_claim is not None or volume.ephemeral is not None
+
+
 VOLUME: Final = slimmed(
     spec=slim(
         "access_modes",
@@ -138,6 +143,19 @@ VOLUME: Final = slimmed(
     )
 )
 """A PersistentVolume; of its source only driver and handle."""
+
+POD: Final = slim(
+    metadata=slim("deletion_timestamp", "deletion_grace_period_seconds"),
+    spec=slim("node_name", volumes=items(_may_name_claim, slim("name", "persistent_volume_claim", "ephemeral"))),
+    status=slim("phase"),
+)
+"""A pod for all controllers but the scheduler."""
+
+
+def keeps_of_pod(pod: Pod) -> Part | None:
+    """A pod that names no claim is not kept at all."""
+    return POD if claims_of(pod) else None
+
 
 LABELLED: Final = slimmed(metadata=slim("labels"))
 """An object of any kind; of its metadata only its identity and labels."""
