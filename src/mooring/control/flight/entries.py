@@ -66,7 +66,7 @@ class Asked(msgspec.Struct, omit_defaults=True, frozen=True):
         return f"{self.verb} {what} {self.body}".rstrip()
 
 
-FAULT_BYTES: Final = 200
+FAULT_BYTES: Final = 210
 """Of an error beside its text. Measured."""
 
 
