@@ -92,6 +92,11 @@ def claim_key(ref: ObjectReference) -> Key:
 # -- pods
 
 
+def is_of_claim(volume: Volume) -> bool:
+    """True for a pod's volume that stands for a claim."""
+    return volume.persistent_volume_claim is not None or volume.ephemeral is not None
+
+
 def claim_name_of(pod: Pod, volume: Volume) -> str:
     """The claim behind a pod's volume, "" for a volume of another sort."""
     if volume.persistent_volume_claim is not None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from mooring.api.binding import is_of_claim
 from mooring.api.core import Node, PersistentVolume, PersistentVolumeSpec, Taint
 from mooring.api.meta import Condition, Object, OwnerReference, annotation, is_deleting
 from mooring.api.migration import (
@@ -158,7 +159,7 @@ def _is_controller(owner: OwnerReference) -> bool:
 
 
 def _may_be_attached(volume: Volume) -> bool:
-    return volume.persistent_volume_claim is not None or volume.ephemeral is not None or is_migratable(volume)
+    return is_of_claim(volume) or is_migratable(volume)
 
 
 NODE: Final = slim(

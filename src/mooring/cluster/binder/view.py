@@ -19,11 +19,12 @@ from mooring.api.binding import (
     has_annotation,
     has_no_class,
     is_finished,
+    is_of_claim,
 )
 from mooring.api.classes import class_of
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, Object, is_deleting
-from mooring.api.pods import Pod, Volume
+from mooring.api.pods import Pod
 from mooring.api.storage import StorageClass
 from mooring.cluster.binder.available_volumes import AvailableVolumes
 from mooring.control.slim import Part, items, slim, slimmed
@@ -124,11 +125,6 @@ def attributes_of(claim: PersistentVolumeClaim) -> tuple[str, ...]:
 
 # -- the kept parts of objects
 
-
-def _may_name_claim(volume: Volume) -> bool:
-    return volume.persistent_volume_claim is not None or volume.ephemeral is not None
-
-
 VOLUME: Final = slimmed(
     spec=slim(
         "access_modes",
@@ -146,7 +142,7 @@ VOLUME: Final = slimmed(
 
 POD: Final = slim(
     metadata=slim("deletion_timestamp", "deletion_grace_period_seconds"),
-    spec=slim("node_name", volumes=items(_may_name_claim, slim("name", "persistent_volume_claim", "ephemeral"))),
+    spec=slim("node_name", volumes=items(is_of_claim, slim("name", "persistent_volume_claim", "ephemeral"))),
     status=slim("phase"),
 )
 """A pod for all controllers but the scheduler."""
@@ -154,7 +150,7 @@ POD: Final = slim(
 
 def keeps_of_pod(pod: Pod) -> Part | None:
     """A pod that names no claim is not kept at all."""
-    return POD if claims_of(pod) else None
+    return POD if any(map(is_of_claim, pod.spec.volumes or ())) else None
 
 
 LABELLED: Final = slimmed(metadata=slim("labels"))
