@@ -15,12 +15,10 @@ from bench.load import a_load
 from bench.scale.churn import ATTACH, ATTACHMENT, BIND, GROW, KINDS, SNAPSHOT, ScaleLoad, spares_for
 from bench.scale.lived import Size
 from bench.scale.peers import ONE, Peers, Process, at_work, replicas
+from bench.scale.rest import SAMPLE_S, Sample, rested_at
 from tests.support.control_plane import ControlPlane
 
 REST_S = 20.0
-CALM_S = 2.0
-CALM_SHARE = 0.05
-"""Of one processor: who takes less is at rest."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +90,6 @@ class Rounds:
             await load.attach()
             attachers.start()
             await _settled(attachers.processes, load.size.patience_s)
-            await asyncio.sleep(CALM_S)
             leader.send(how)
             load.took_s.clear()
             await load.attach()
@@ -160,16 +157,15 @@ async def _firsts(load: ScaleLoad, peers: Peers, kinds: Mapping[str, object], be
 
 
 async def _settled(processes: Sequence[Process], patience_s: float) -> float:
-    """The moment, on the monotonic clock, from which all of them together are at rest for a while."""
-    rested, before = time.monotonic(), sum(one.cpu_s for one in processes)
+    """The moment, on the monotonic clock, from which all of them together are at rest."""
+    samples: list[Sample] = []
     async with asyncio.timeout(patience_s):
-        while time.monotonic() - rested < CALM_S:
-            await asyncio.sleep(0.25)
-            now = sum(one.cpu_s for one in processes)
-            if now - before > CALM_SHARE * 0.25 * len(processes):
-                rested = time.monotonic()
-            before = now
-    return rested
+        while True:
+            samples.append((time.monotonic(), sum(one.cpu_s for one in processes)))
+            rested = rested_at(samples, len(processes))
+            if rested is not None:
+                return rested
+            await asyncio.sleep(SAMPLE_S)
 
 
 def _cpu(peers: Peers) -> dict[str, float]:

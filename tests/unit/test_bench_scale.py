@@ -13,6 +13,7 @@ import pytest
 
 from bench.scale.curves import picture
 from bench.scale.lived import DRIVER, MANAGED_BYTES, Size, handle_of, pages, stored
+from bench.scale.rest import LASTS_S, SAMPLE_S, SHARE, rested_at
 from bench.scale.turns import longest_s, read
 from mooring.api.core import NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
@@ -135,3 +136,48 @@ def test_the_curves_show_each_contender_at_each_size() -> None:
     texts = [one.text for one in root.iter("{http://www.w3.org/2000/svg}text")]
     assert "Mooring" in texts
     assert "Mooring, one process" not in texts
+
+
+# -- rest
+
+
+def samples_of(loads: list[float]) -> list[tuple[float, float]]:
+    """loads: processors busy in each quarter of a second, from the moment 100 on."""
+    return [(100.0 + number * SAMPLE_S, SAMPLE_S * sum(loads[:number])) for number in range(len(loads) + 1)]
+
+
+WORK, CALM = [2.0] * 40, [0.0] * 20
+
+
+@pytest.mark.parametrize(
+    ("loads", "rested"),
+    [
+        ([*WORK, *CALM], 110.0),
+        ([*WORK, *CALM[1:]], None),
+        ([*WORK, *CALM, 1.0, *CALM], 115.25),
+        ([*WORK, *([0.2, 0.5, 0.3, 0.5] * 5)], 110.0),
+        ([*WORK, *([0.2, 0.5, 0.3, 0.5] * 5), 2.0, 2.0, 2.0, *([0.3] * 3)], None),
+        (CALM, 100.0),
+        (CALM[1:], None),
+        ([], None),
+    ],
+    ids=[
+        "idle",
+        "not for long enough",
+        "woken once more",
+        "polls",
+        "polls, and has work",
+        "from the start on",
+        "just begun",
+        "nothing yet",
+    ],
+)
+def test_rest_is_a_level_that_stays_whatever_its_height(loads: list[float], rested: float | None) -> None:
+    assert rested == rested_at(samples_of(loads), programs=1)
+
+
+def test_what_several_programs_take_beside_their_work_is_rest() -> None:
+    loads = [*WORK, *([0.0, 0.0, 0.0, 0.0, 12 * SHARE, 0.0, 0.0, 0.0] * 3)]
+    assert rested_at(samples_of(loads), programs=3) == 110.0
+    assert rested_at(samples_of(loads), programs=2) is None
+    assert LASTS_S == SAMPLE_S * len(CALM)
