@@ -15,7 +15,7 @@ from mooring.kube.client.responses import Headers, Response
 from mooring.kube.client.retrying import Pairs
 from mooring.kube.client.tls import TlsContexts, tls_reason
 from mooring.kube.client.transport import place_of
-from mooring.kube.errors import Unreachable
+from mooring.kube.errors import AnswerTooLarge, Unreachable
 
 BODY_BYTES_MAX: Final = 256 * 2**20
 _HEADER_BYTES_MAX: Final = 64 * 1024
@@ -150,7 +150,7 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
         while part := await response.content.readany():
             length += len(part)
             if length > BODY_BYTES_MAX:
-                raise Unreachable(f"the answer is larger than {BODY_BYTES_MAX} bytes; ask for pages (limit)")
+                raise AnswerTooLarge(f"the answer is larger than {BODY_BYTES_MAX} bytes; ask for pages (limit)")
             parts.append(part)
     except BaseException:
         _drop(response)

@@ -120,6 +120,10 @@ class Unreachable(ApiError):
     code = 0
 
 
+class AnswerTooLarge(Unreachable):
+    """An answer came that is larger than this client takes. A read that asks for less gets one."""
+
+
 _BY_CODE: Mapping[int, type[ApiError]] = {
     c.code: c
     for c in (

@@ -345,7 +345,7 @@ async def test_a_body_beyond_the_bound_is_refused(packed: bool, both_transports:
         body = b" " * 1_000_000
         server.plan(answer(200, gzip.compress(body), Content_Encoding="gzip") if packed else answer(200, body))
         error = await fault_of(cluster)
-        assert type(error) is errors.Unreachable
+        assert type(error) is errors.AnswerTooLarge
         assert "larger than 1000 bytes" in str(error)
         await lives_on(server, cluster)
 

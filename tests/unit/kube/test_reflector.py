@@ -15,7 +15,7 @@ from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
 from mooring.kube.cache.reflector import LISTED_S, PAGE_S, PROOFS_MAX, WATCH_GRACE_S, YIELD_EVERY, Reflector
 from mooring.kube.cluster import EventType, UnreadItem, WatchEvent
-from mooring.kube.errors import ApiError, Forbidden, Gone, ServerError, TooManyRequests, Unauthorized
+from mooring.kube.errors import AnswerTooLarge, ApiError, Forbidden, Gone, ServerError, TooManyRequests, Unauthorized
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.kube.fake_cluster import FakeCluster, lost
 
@@ -121,24 +121,46 @@ async def test_only_the_newest_state_is_listed(cluster: FakeCluster):
 
 
 async def test_a_list_whose_pages_expire_starts_over():
-    cluster = a_cluster("a", "b", "c")
+    cluster = a_cluster(*"abcdefghi")
     cluster.fail("list", None)
     cluster.fail("list", Gone("The provided continue parameter is too old", reason="Expired"))
     async with reflecting(cluster, page_limit=2) as record:
         await asyncio.sleep(10)
-        assert record.lists == [(["a", "b", "c"], "3")]
+        assert record.lists == [([*"abcdefghi"], "9")]
         assert [bool(request.body[1]) for request in cluster.asked("list")] == [False, True, False, True]
 
 
-async def test_a_list_whose_pages_expire_again_and_again_is_asked_for_whole():
-    cluster = a_cluster("a", "b", "c")
+async def test_a_list_whose_pages_expire_again_and_again_is_asked_for_in_larger_ones():
+    cluster = a_cluster(*"abcdef")
     for _ in range(2):
         cluster.fail("list", None)
         cluster.fail("list", Gone("too old", reason="Expired"))
-    async with reflecting(cluster, page_limit=2) as record:
+    async with reflecting(cluster, page_limit=1) as record:
         await asyncio.sleep(30)
-        assert cluster.asked("list")[-1].body == (0, "")
-        assert record.lists == [(["a", "b", "c"], "3")]
+        assert [request.body[0] for request in cluster.asked("list")] == [1, 1, 4, 4, 16]
+        assert record.lists == [([*"abcdef"], "6")]
+
+
+@pytest.mark.parametrize("pages", [0, 1], ids=["the first page", "the second page"])
+async def test_a_list_whose_pages_are_too_large_is_asked_for_in_smaller_ones(pages: int):
+    cluster = a_cluster("a", "b", "c", "d", "e")
+    for _ in range(pages):
+        cluster.fail("list", None)
+    for _ in range(2):
+        cluster.fail("list", AnswerTooLarge("the answer is larger than 268435456 bytes; ask for pages (limit)"))
+    async with reflecting(cluster, page_limit=4) as record:
+        await asyncio.sleep(30)
+        assert [request.body[0] for request in cluster.asked("list")] == [4] * pages + [4, 2, 1, 1, 1, 1, 1]
+        assert record.lists == [(["a", "b", "c", "d", "e"], "5")]
+
+
+async def test_an_object_that_is_too_large_alone_is_asked_for_again_later(cluster: FakeCluster):
+    for _ in range(3):
+        cluster.fail("list", AnswerTooLarge("the answer is larger than 268435456 bytes; ask for pages (limit)"))
+    async with reflecting(cluster, page_limit=2) as record:
+        await asyncio.sleep(60)
+        assert [request.body[0] for request in cluster.asked("list")] == [2, 1, 1, 1]
+        assert record.lists == [(["a"], "1")]
 
 
 @pytest.mark.parametrize("error", [None, lost()], ids=["clean end", "cut"])

@@ -1,9 +1,10 @@
 """Lists a kind and watches it from there, for ever, through all failures of server, network and proxies.
 
-A list is read in pages, always at the newest state. The watch resumes at the last version, after a clean end and after a cut; when the
-server no longer has that version (410), all is listed again. Retries back off. A watch that ends at once without news counts as a
-failure too, so no server can cause a hot loop; each watch is asked to end after 5 to 10 minutes, so a dead one is noticed. An error is
-logged once until its text changes, and retried. A kind that is not served is such an error: the cache keeps its content.
+A list is read in pages, always at the newest state. Where the server forgets that state before the last page, larger pages are asked for
+the next time; where a page is larger than the client takes, smaller ones. The watch resumes at the last version, after a clean end and
+after a cut; when the server no longer has that version (410), all is listed again. Retries back off. A watch that ends at once without news
+counts as a failure too, so no server can cause a hot loop; each watch is asked to end after 5 to 10 minutes, so a dead one is noticed. An
+error is logged once until its text changes, and retried. A kind that is not served is such an error: the cache keeps its content.
 
 A server that was restored from a backup goes on from older versions. It accepts a watch from a version that it has yet to reach, is silent
 until then, and never shows what the restore undid. So the reflector asks for the server's version in three cases: before it resumes a watch
@@ -33,7 +34,7 @@ from mooring.base.log import LogOnce, logger
 from mooring.base.randomness import Random
 from mooring.kube.cache.catching_up import CatchingUp
 from mooring.kube.cluster import EVERYTHING, Cluster, EventType, Page, Selection, UnreadItem, WatchEvent, order
-from mooring.kube.errors import ApiError, Gone, NotServed, SetBack, Unreachable
+from mooring.kube.errors import AnswerTooLarge, ApiError, Gone, NotServed, SetBack, Unreachable
 
 T = TypeVar("T")
 
@@ -44,7 +45,7 @@ WATCH_S: Final = (300.0, 600.0)
 CATCHING_UP_S: Final = 3.0  # a server sends a bookmark two seconds before the time of a watch is over, and counts whole seconds
 WATCH_GRACE_S: Final = 60.0  # beyond the time that the server was asked to keep
 PAGE_S: Final = 120.0  # no shorter than a client gives a list
-PAGES_EXPIRED_MAX: Final = 2  # lists that broke off because pages took too long, before one is asked for without pages
+PAGES_GROW: Final = 4  # times, when a list broke off because pages took too long
 LISTED_S: Final = 1.0  # no server is restored in less; a list that was asked for longer ago may be of before that
 PROOFS_MAX: Final = 3  # in a row: a server that takes long for each answer is watched all the same
 RETRY_AFTER_S_MAX: Final = 300.0
@@ -78,7 +79,7 @@ class ObjectSink(Protocol[T]):
 
 
 class Reflector(Generic[T]):
-    """name: of the tasks and in logs. page_limit: objects a page, 0 for all at once."""
+    """name: of the tasks and in logs. page_limit: objects a page, at first."""
 
     def __init__(
         self,
@@ -101,7 +102,6 @@ class Reflector(Generic[T]):
         self._page_limit = page_limit
         self._version = ""  # the watch goes on after it; "" lists first
         self._failures = 0
-        self._pages_expired = 0
         self._forgotten = False  # the server said so since the last healthy watch; the second time we wait
         self._has_news = False  # the running watch has shown a change
         self._proved_at = -math.inf  # when it was last known that the server's versions go on; what was asked for then proves it
@@ -164,19 +164,17 @@ class Reflector(Generic[T]):
         self._shown, self._proved_at = None, self._clock.now()
         waiting = self._catching_up.everybody
         self._sink.list_begins()
-        limit = self._page_limit if self._pages_expired < PAGES_EXPIRED_MAX else 0
-        page = await self._page(limit, "")
+        page = await self._page(self._page_limit, "")
         self._sink.page(page.items, page.resource_version, page.unread)
         has_pages = bool(page.continue_token)
         while page.continue_token:
             try:
-                page = await self._page(limit, page.continue_token)
+                page = await self._page(self._page_limit, page.continue_token)
             except Gone:
-                self._pages_expired += 1
+                self._page_limit *= PAGES_GROW
                 raise
             self._sink.page(page.items, page.resource_version, page.unread)
             heap.settle()
-        self._pages_expired = 0
         self._sink.list_ends(page.resource_version)
         self._catching_up.end(waiting)
         self._has_pages = has_pages
@@ -206,10 +204,13 @@ class Reflector(Generic[T]):
         return error
 
     async def _page(self, limit: int, token: str) -> Page[T]:
-        """Raises ApiError."""
+        """Raises ApiError. A page that is too large makes the next list's pages smaller."""
         try:
             async with asyncio.timeout(PAGE_S):
                 return await self._cluster.list(self._kind, self._selection, limit=limit, continue_token=token)
+        except AnswerTooLarge:
+            self._page_limit = max(1, limit // 2)
+            raise
         except TimeoutError:
             raise Unreachable(f"no answer to a list of {self._kind.resource} within {PAGE_S:g} s") from None
 

@@ -19,7 +19,7 @@ from mooring.kube.client.config import ClusterConfig, Tls
 from mooring.kube.client.responses import Headers, Response
 from mooring.kube.client.retrying import Pairs
 from mooring.kube.client.tls import TlsContexts, client_context, tls_reason
-from mooring.kube.errors import Unreachable
+from mooring.kube.errors import AnswerTooLarge, Unreachable
 from mooring.wire.http1.connection import Closed, Connection
 from mooring.wire.http1.dialing import ContextMaker, Dialer, Proxy, Server
 from mooring.wire.http1.gunzip import Gunzip, TooLarge, decoder_of
@@ -65,7 +65,7 @@ class HttpTransport:
         except TimeoutError:
             raise Unreachable(f"no answer from {self._place} to {method} within {timeout_s:g} s") from None
         except TooLarge:
-            raise Unreachable(f"the answer is larger than {BODY_BYTES_MAX} bytes; ask for pages (limit)") from None
+            raise AnswerTooLarge(f"the answer is larger than {BODY_BYTES_MAX} bytes; ask for pages (limit)") from None
         except _FAULTS as error:
             raise Unreachable(_reason(error, self._place)) from None
 
