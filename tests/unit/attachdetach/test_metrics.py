@@ -13,12 +13,13 @@ from tests.support.attachdetaching import FORCED, AttachDetachWorld, attaching
 from tests.support.builders import a_csi_driver, a_pod, typed
 from tests.support.virtual_loop import in_virtual_time
 
+IN_TREE = {"name": "disk", "gcePersistentDisk": {"pdName": "disk"}}
 PLUGIN = "kubernetes.io/csi:csi.test"
 MASKS = {
     "node": (identity.NODE, Node),
     "pod": (identity.keeps_of_pod(typed(a_pod("p", "claim"))), Pod),
     "claim": (identity.CLAIM, PersistentVolumeClaim),
-    "in-tree pod": (identity.IN_TREE_POD, Pod),
+    "in-tree pod": (identity.keeps_of_pod(typed(a_pod("p", volumes=[IN_TREE]))), Pod),
     "volume": (identity.VOLUME, PersistentVolume),
     "in-tree volume": (identity.IN_TREE_VOLUME, PersistentVolume),
     "attachment": (identity.ATTACHMENT, VolumeAttachment),
@@ -34,6 +35,53 @@ def test_every_field_that_is_kept_exists(mask: Part | None, struct: type) -> Non
 
 def test_pods_without_claims_are_not_kept() -> None:
     assert identity.keeps_of_pod(typed(a_pod("p", volumes=[{"name": "inline", "csi": {"driver": "d"}}]))) is None
+
+
+def a_pod_of(name: str, kind: str, owner: str, revision: str = "") -> Pod:
+    owners = [{"apiVersion": "apps/v1", "kind": kind, "name": owner, "uid": "u", "controller": True}]
+    labels = {"pod-template-hash": revision} if revision else {}
+    found: Pod = typed(a_pod(name, "claim", labels=labels, ownerReferences=[*owners, {"kind": "ReplicaSet", "name": "other", "uid": "v"}]))
+    return found
+
+
+LONG = "a" * 60
+
+
+@pytest.mark.parametrize(
+    ("pod", "workload", "keeps_name"),
+    [
+        (a_pod_of("web-7d9f-abcde", "ReplicaSet", "web-7d9f", "7d9f"), "Deployment web", False),
+        (a_pod_of("web-x-7d9f-abcde", "ReplicaSet", "web-x-7d9f", "7d9f"), "Deployment web-x", False),
+        (a_pod_of("by-hand", "ReplicaSet", "web-7d9f", "7d9f"), "Deployment web", True),
+        (a_pod_of(f"{LONG[:58]}abcde", "ReplicaSet", f"{LONG}-7d9f", "7d9f"), f"Deployment {LONG}", True),
+        (a_pod_of("web-7d9f-abcde", "ReplicaSet", "web-7d9f"), "ReplicaSet web-7d9f", False),
+        (a_pod_of("web-7d9f-abcde", "ReplicaSet", "web-7d9f", "8888"), "ReplicaSet web-7d9f", False),
+        (a_pod_of("web-7d9f-abcde", "ReplicaSet", "api-8888", "7d9f"), "ReplicaSet api-8888", True),
+        (a_pod_of("web-0", "StatefulSet", "web"), "StatefulSet web", False),
+        (a_pod_of("web-7d9f-abcde", "Job", "web-7d9f", "7d9f"), "Job web-7d9f", False),
+        (a_pod_of("web", "Machine", "web"), "Machine web", True),
+        (typed(a_pod("web-7d9f-abcde", "claim", labels={"pod-template-hash": "7d9f"})), "", False),
+    ],
+    ids=[
+        "usual",
+        "dashes",
+        "adopted",
+        "long",
+        "no template",
+        "other template",
+        "other name",
+        "set",
+        "job",
+        "other kind",
+        "nobody's",
+    ],
+)
+def test_the_workload_of_a_pod_is_known_by_what_is_kept(pod: Pod, workload: str, keeps_name: bool) -> None:
+    mask = identity.keeps_of_pod(pod)
+    assert mask is not None
+    kept = mask.of(pod)
+    assert workload == identity.workload_of(pod) == identity.workload_of(kept)
+    assert keeps_name == any(one.name for one in kept.metadata.owner_references or ())
 
 
 @in_virtual_time

@@ -102,13 +102,22 @@ def _may_run(container: ContainerStatus) -> bool:
 
 def workload_of(pod: Pod) -> str:
     """The owner of the pod; for a Deployment's pod the Deployment, though its owner is a ReplicaSet."""
-    owner = next((one for one in pod.metadata.owner_references or () if one.controller), None)
+    owner = _controller_of(pod)
     if owner is None:
         return ""
-    suffix = f"-{(pod.metadata.labels or {}).get(_TEMPLATE, '')}"
-    if owner.kind == "ReplicaSet" and len(suffix) > 1 and owner.name.endswith(suffix):
-        return f"Deployment {owner.name.removesuffix(suffix)}"
-    return f"{owner.kind} {owner.name}"
+    name, suffix = owner.name or _prefix_of(pod), f"-{(pod.metadata.labels or {}).get(_TEMPLATE, '')}"
+    if owner.kind == "ReplicaSet" and len(suffix) > 1 and name.endswith(suffix):
+        return f"Deployment {name.removesuffix(suffix)}"
+    return f"{owner.kind} {name}"
+
+
+def _controller_of(pod: Pod) -> OwnerReference | None:
+    return next(filter(_is_controller, pod.metadata.owner_references or ()), None)
+
+
+def _prefix_of(pod: Pod) -> str:
+    """What stands before the last dash of its name: the name of the workload that made it, unless that is very long."""
+    return pod.metadata.name.rpartition("-")[0]
 
 
 _TEMPLATE: Final = "pod-template-hash"
@@ -169,13 +178,15 @@ NODE: Final = slim(
 )
 
 
-def _pod_mask(*sources: str) -> Mask:
-    """sources: of volumes, beside claims."""
+@functools.cache
+def _pod_mask(*, is_in_tree: bool, tells_owner: bool) -> Mask:
+    """is_in_tree: it has volumes of in-tree drivers. tells_owner: its own name does not tell that of its owner."""
+    sources, owner = IN_TREE_SOURCES if is_in_tree else (), ("name",) if tells_owner else ()
     return slim(
         metadata=slim(
             "creation_timestamp",
             "deletion_timestamp",
-            owner_references=items(_is_controller, slim("kind", "name", "controller")),
+            owner_references=items(_is_controller, slim("kind", "controller", *owner)),
             labels=only(_TEMPLATE),
         ),
         spec=slim("node_name", volumes=items(_may_be_attached, slim("name", "persistent_volume_claim", "ephemeral", *sources))),
@@ -188,9 +199,6 @@ def _pod_mask(*sources: str) -> Mask:
         ),
     )
 
-
-POD: Final = _pod_mask()
-IN_TREE_POD: Final = _pod_mask(*IN_TREE_SOURCES)
 
 CLAIM: Final = slim(metadata=slim("owner_references"), spec=slim("volume_name"), status=slim("phase"))
 
@@ -227,7 +235,8 @@ def keeps_of_pod(pod: Pod) -> Part | None:
     volumes = pod.spec.volumes or ()
     if not any(map(_may_be_attached, volumes)):
         return None
-    return IN_TREE_POD if any(map(is_migratable, volumes)) else POD
+    owner = _controller_of(pod)
+    return _pod_mask(is_in_tree=any(map(is_migratable, volumes)), tells_owner=owner is not None and owner.name != _prefix_of(pod))
 
 
 def keeps_of_volume(pv: PersistentVolume) -> Part:
