@@ -5,8 +5,11 @@ Those of a large cluster: `python -m tests.sim.sizes --whole`.
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 
+from mooring.base.clock import LoopClock
 from tests.sim.sizes.bugs import BUGS
 from tests.sim.sizes.run import count, growth
 from tests.sim.sizes.scenarios import SCENARIOS
@@ -34,4 +37,23 @@ def test_a_place_that_is_made_to_grow_is_found(name: str) -> None:
 
 def test_a_count_is_the_same_each_time() -> None:
     count("growths", 10)  # (what a process keeps for good is made by the first)
-    assert count("growths", 10) == count("growths", 10)
+    first = count("growths", 10)
+    left = _left_behind()
+    assert first == count("growths", 10)
+    assert left() is None, "it is gone by now"
+
+
+def _left_behind() -> weakref.ref[object]:
+    """An object that waits for the collector, and whose end takes steps of the product."""
+    clock = LoopClock()
+    cycle: list[object] = [Ending(clock)]
+    cycle.append(cycle)
+    return weakref.ref(cycle[0])
+
+
+class Ending:
+    def __init__(self, clock: LoopClock) -> None:
+        self._clock = clock
+
+    def __del__(self) -> None:
+        self._clock.wall_s()

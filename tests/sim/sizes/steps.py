@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,7 +32,7 @@ class Steps:
 
     @contextlib.contextmanager
     def counting(self) -> Iterator[None]:
-        """Everything that runs meanwhile on this thread."""
+        """Everything that runs meanwhile on this thread. The collector does not: the end of what others left behind would count."""
         values, by, run = Store.values, Store.by, asyncio.events.Handle._run
 
         def counted_values(store: Store[Any]) -> tuple[Any, ...]:
@@ -58,12 +59,16 @@ class Steps:
         with contextlib.ExitStack() as stack:
             for patch in patches:
                 stack.enter_context(patch)
-            before = sys.gettrace()
+            gc.collect()
+            before, collects = sys.gettrace(), gc.isenabled()
+            gc.disable()
             sys.settrace(self._called)
             try:
                 yield
             finally:
                 sys.settrace(before)
+                if collects:
+                    gc.enable()
 
     def _called(self, frame: FrameType, _event: str, _arg: Any) -> Trace | None:
         code = frame.f_code
