@@ -14,13 +14,15 @@ import asyncio
 import collections
 import contextlib
 import dataclasses
+import functools
 import json
+import math
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,19 +48,26 @@ from tests.support.real_kubelet import configuration
 IDLE_S = 20.0
 LOOK_S = 0.05
 ALONE = 5
+COMING_A_MINUTE = 100
 _AUDIT = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": [{"level": "Metadata"}]}
 _CLAIM_STATUS = {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
 
 
 @dataclasses.dataclass
 class Run:
-    """One contender in one round. Times in seconds, memory in MiB; calls and requests per volume."""
+    """One contender in one round. Times in seconds, memory in MiB; calls and requests per volume.
+
+    coming_s, going_s: of pods that come and go while all others are there, until the volume is published, and until the pod is gone.
+    """
 
     all_s: float
     p50_s: float
     p99_s: float
     alone_p50_s: float
     alone_p99_s: float
+    coming_s: list[float]
+    going_s: list[float]
+    moving_cpu_ms: float
     mount_cpu_ms: float
     away_s: float
     unmount_cpu_ms: float
@@ -156,7 +165,7 @@ class Bench:
         self._number = 0
 
     async def round(self, contender: Contender) -> Run:
-        """Idle; one pod after another; all pods at once; all pods away."""
+        """Idle; one pod after another; all pods at once; beside them some that come and go; all pods away."""
         self._number += 1
         node, name = f"n{self._number}", contender.driver_name
         root = self._plane.folder / node / "root"
@@ -208,7 +217,8 @@ class Bench:
         first = [f"{node}-first-{number}" for number in range(ALONE)]
         pods = {f"{node}-{number}": [f"{node}-{number}-{volume}" for volume in range(each)] for number in range(pods_count)}
         volumes = [volume for many in pods.values() for volume in many]
-        await load.make_volumes([*first, *volumes], contender.driver_name, node)
+        moving = [f"{node}-moving-{number}" for number in range(self._options.moving)]
+        await load.make_volumes([*first, *volumes, *moving], contender.driver_name, node)
         await asyncio.sleep(5)
         strangers = Strangers([started.pid, driver.pid, *self._plane.pids()])
 
@@ -233,6 +243,10 @@ class Bench:
         rss_full = started.rss_mib
         waits = [max(published[volume] for volume in many) - load.made_at[name] for name, many in pods.items()]
 
+        cpu = started.cpu_s
+        coming_s, going_s = await _come_and_go(load, driver, node, moving)
+        moving_cpu = started.cpu_s - cpu
+
         cpu, calls, requests = started.cpu_s, collections.Counter(driver.counts()), self._requests(contender)
         ended = time.monotonic()
         await load.delete_pods([*first, *pods])
@@ -246,6 +260,9 @@ class Bench:
             p99_s=quantile(waits, 0.99),
             alone_p50_s=quantile(alone, 0.5),
             alone_p99_s=quantile(alone, 0.99),
+            coming_s=coming_s,
+            going_s=going_s,
+            moving_cpu_ms=moving_cpu / max(1, len(moving)) * 1000,
             mount_cpu_ms=mount_cpu / count * 1000,
             away_s=away_s,
             unmount_cpu_ms=(started.cpu_s - cpu) / all_count * 1000,
@@ -274,6 +291,25 @@ class Bench:
         return found
 
 
+async def _come_and_go(load: NodeLoad, driver: NodeDriver, node: str, volumes: Sequence[str]) -> tuple[list[float], list[float]]:
+    """A pod for each volume comes at its time, and goes once the volume is published. Gives the seconds until published, and until gone."""
+    left, waiting, deleted_at, began = list(volumes), list[str](), dict[str, float](), time.monotonic()
+    published: dict[str, float] = {}
+    async with asyncio.timeout(900):
+        while left or waiting:
+            if left and time.monotonic() >= began + (len(volumes) - len(left)) * 60 / COMING_A_MINUTE:
+                waiting.append(left.pop())
+                await load.make_pod(waiting[-1], node, waiting[-1:])
+            published = driver.published()
+            done = [volume for volume in waiting if volume in published]
+            deleted_at |= dict.fromkeys(done, time.monotonic())
+            await load.delete_pods(done)
+            waiting = [volume for volume in waiting if volume not in published]
+            await asyncio.sleep(LOOK_S)
+        await load.until(load.gone_at, volumes, 900)
+    return [published[one] - load.made_at[one] for one in volumes], [load.gone_at[one] - deleted_at[one] for one in volumes]
+
+
 def _share(folder: Path) -> None:
     """Makes it a shared mount, as on a real node; else a kubelet mounts it on itself."""
     for words in (("--bind", folder, folder), ("--make-shared", folder)):
@@ -297,6 +333,10 @@ async def _registering(socket: Path, name: str, driver: LoadDriver) -> AsyncIter
         yield
 
 
+def _quantile(of: Callable[[Run], list[float]], share: float, run: Run) -> float:
+    return quantile(of(run), share) if of(run) else math.nan
+
+
 def table(title: str, runs: dict[str, list[Run]]) -> str:
     made = Table(title, runs)
     made.row("first pod created → last volume published (s)", "{:.1f}", lambda run: run.all_s, each_round=True)
@@ -304,6 +344,11 @@ def table(title: str, runs: dict[str, list[Run]]) -> str:
     made.row("the same, p99 (s)", "{:.2f}", lambda run: run.p99_s)
     made.row("one pod after another, p50 (s)", "{:.3f}", lambda run: run.alone_p50_s)
     made.row("the same, p99 (s)", "{:.3f}", lambda run: run.alone_p99_s)
+    for what, of in (("published", lambda run: run.coming_s), ("gone", lambda run: run.going_s)):
+        for share in (0.5, 0.99):
+            name = f"beside them {COMING_A_MINUTE} pods a minute: until {what}, p{share * 100:.0f} (s)"
+            made.row(name, "{:.3f}", functools.partial(_quantile, of, share))
+    made.row("processor time of such a pod (ms)", "{:.1f}", lambda run: run.moving_cpu_ms)
     made.row("processor time per volume mounted (ms)", "{:.1f}", lambda run: run.mount_cpu_ms)
     made.rows("{} per volume mounted", "{:.2f}", lambda run: run.mount_calls)
     made.rows("{} per volume mounted", "{:.2f}", lambda run: run.mount_requests)
@@ -347,6 +392,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pods", type=int, default=200)
     parser.add_argument("--volumes", type=int, default=2, help="of each pod")
+    parser.add_argument("--moving", type=int, default=100, help=f"pods that come and go beside them, {COMING_A_MINUTE} a minute")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--no-limit", action="store_true", help="both contenders ask the API server as often as they can")
     parser.add_argument("--only-agent", action="store_true", help="without the kubelet")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import dataclasses
 import functools
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 from bench.contender import Contender, build_driver
 from bench.load import a_load
@@ -16,6 +18,7 @@ from bench.scale.churn import Setting
 from bench.scale.embedded import EmbeddedPlane
 from bench.scale.lived import Size
 from bench.scale.peers import EACH, GO, ONE
+from bench.scale.reading import lists_alone
 from bench.scale.report import table
 from bench.scale.rounds import Load, Rounds, Run
 from bench.tables import heading, print_parts
@@ -26,8 +29,8 @@ REAL, EMBEDDED = "kube-apiserver", "mooring apiserver"
 BESIDE = "kube-controller-manager v1.36, csi-attacher v4.12, csi-provisioner v6.3, csi-resizer v2.2 and csi-snapshotter v8.6"
 
 
-async def at(volumes: int, options: argparse.Namespace) -> dict[str, list[Run]]:
-    """The rounds on a cluster of this size, by contender."""
+async def at(volumes: int, options: argparse.Namespace) -> tuple[dict[str, list[Run]], str]:
+    """The rounds on a cluster of this size, by contender; and what its lists take without any."""
     contenders = [Contender(name, ()) for name in options.contenders]
     load = Load(options.rate, options.seconds, options.heartbeats)
     size = Size(volumes, load.spares * len(contenders) * options.rounds * TRIES_MAX)
@@ -35,7 +38,8 @@ async def at(volumes: int, options: argparse.Namespace) -> dict[str, list[Run]]:
     try:
         rounds = Rounds(plane, size, build_driver(plane.folder), load)
         turns = Turns(contenders, options.rounds, options.quiet)
-        return await turns.take(f"{volumes} volumes", lambda one: rounds.round(one.name))
+        alone = await asyncio.to_thread(lists_alone, plane)
+        return await turns.take(f"{volumes} volumes", lambda one: rounds.round(one.name)), alone
     finally:
         plane.stop()
 
@@ -63,14 +67,26 @@ async def measure(options: argparse.Namespace) -> AsyncIterator[str]:
     """Gives each part of the results when it is known."""
     yield f"{heading(BESIDE)} On {options.server}. Medians over rounds."
     for volumes in options.volumes:
-        runs = await at(volumes, options)
+        runs, alone = await at(volumes, options)
         if options.raw is not None:
             with options.raw.open("a") as raw:
                 for name, many in runs.items():
                     for run in many:
                         about = {"volumes": volumes, "server": options.server, "contender": name}
-                        print(json.dumps(about | dataclasses.asdict(run)), file=raw)
-        yield table(volumes, runs)
+                        print(json.dumps(about | _rounded(dataclasses.asdict(run))), file=raw)
+        yield f"{table(volumes, runs)}\n\n{alone}"
+
+
+def _rounded(value: Any) -> Any:
+    """All figures to the tenth of a thousandth: more digits than that were not measured."""
+    match value:
+        case float():
+            return round(value, 4)
+        case dict():
+            return {key: _rounded(each) for key, each in value.items()}
+        case list():
+            return [_rounded(each) for each in value]
+    return value
 
 
 def main() -> None:

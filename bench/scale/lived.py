@@ -250,7 +250,8 @@ def _attachment(name: str, volume: str, node: str, number: int) -> Json:
 
 def _pod(namespace: str, name: str, node: str, number: int, claim: str = "") -> Json:
     """Its owner is of a kind that neither server has: a garbage collector takes a pod for left over whose ReplicaSet is missing."""
-    owner = {"apiVersion": "example.com/v1", "kind": "WebApp", "name": name, "uid": _uid(f"app/{name}"), "controller": True}
+    app = name.rpartition("-")[0]
+    owner = {"apiVersion": "example.com/v1", "kind": "WebApp", "name": app, "uid": _uid(f"app/{app}"), "controller": True}
     token = {
         "name": "token",
         "projected": {"sources": [{"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}}], "defaultMode": 420},
