@@ -13,7 +13,9 @@ import pytest
 
 from bench.scale.curves import picture
 from bench.scale.lived import DRIVER, MANAGED_BYTES, Size, handle_of, pages, stored
+from bench.scale.report import table
 from bench.scale.rest import LASTS_S, SAMPLE_S, SHARE, rested_at
+from bench.scale.rounds import Run
 from bench.scale.turns import longest_s, read
 from mooring.api.core import NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
@@ -136,6 +138,27 @@ def test_the_curves_show_each_contender_at_each_size() -> None:
     texts = [one.text for one in root.iter("{http://www.w3.org/2000/svg}text")]
     assert "Mooring" in texts
     assert "Mooring, one process" not in texts
+
+
+# -- what the docs say
+
+MEASURED = [json.loads(line) for line in (ROOT / "bench/scale/measured.jsonl").read_text().splitlines()]
+
+
+def test_the_picture_in_the_docs_is_that_of_the_figures_that_were_kept() -> None:
+    assert picture(MEASURED) == (ROOT / "docs/scale.svg").read_text()
+
+
+@pytest.mark.parametrize("volumes", [1000, 10_000])
+def test_the_tables_in_the_docs_are_those_of_the_figures_that_were_kept(volumes: int) -> None:
+    runs: dict[str, list[Run]] = {}
+    for line in MEASURED:
+        if line["volumes"] == volumes:
+            fields = {name: value for name, value in line.items() if name not in ("volumes", "server", "contender")}
+            runs.setdefault(line["contender"], []).append(Run(**fields))
+    assert [3, 3, 3] == [len(rounds) for rounds in runs.values()]
+    rows = [row for row in table(volumes, runs).splitlines() if row.startswith("|")]
+    assert "\n".join(rows) in (ROOT / "docs/scale.md").read_text()
 
 
 # -- rest
