@@ -105,7 +105,8 @@ def stored(size: Size) -> Iterator[tuple[str, Json]]:
         yield f"/registry/persistentvolumeclaims/{namespace}/{claim}", _claim(namespace, claim, volume, number)
         attachment = attachment_name(DRIVER, handle_of(volume), node)
         yield f"/registry/volumeattachments/{attachment}", _attachment(attachment, volume, node, number)
-        yield f"/registry/pods/{namespace}/web-{number}", _pod(namespace, f"web-{number}", node, number, claim)
+        pod = f"web-{number}-0"
+        yield f"/registry/pods/{namespace}/{pod}", _pod(namespace, pod, node, number, claim)
     for number in range(size.bare_pods):
         namespace, name = f"team-{number % NAMESPACES}", f"api-{number}"
         yield f"/registry/pods/{namespace}/{name}", _pod(namespace, name, node_name(number % size.nodes), number)
@@ -251,7 +252,7 @@ def _attachment(name: str, volume: str, node: str, number: int) -> Json:
 def _pod(namespace: str, name: str, node: str, number: int, claim: str = "") -> Json:
     """Its owner is of a kind that neither server has: a garbage collector takes a pod for left over whose ReplicaSet is missing."""
     app = name.rpartition("-")[0]
-    owner = {"apiVersion": "example.com/v1", "kind": "WebApp", "name": app, "uid": _uid(f"app/{app}"), "controller": True}
+    owner = {"apiVersion": "example.com/v1", "kind": "WebApp", "name": app, "uid": _uid(f"app/{namespace}/{app}"), "controller": True}
     token = {
         "name": "token",
         "projected": {"sources": [{"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}}], "defaultMode": 420},
