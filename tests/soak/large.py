@@ -199,6 +199,7 @@ class Samples:
     def __init__(self, cast: Cast, plane: EmbeddedPlane) -> None:
         self._cast, self._plane = cast, plane
         self.points: dict[str, list[Point]] = {bound.what: [] for bound in (*CONTROLLERS, *SERVER)}
+        self._ages: list[int] = []  # of the server, at each of its points
 
     def take(self, leases: int) -> None:
         now, cast = time.monotonic(), self._cast
@@ -206,7 +207,9 @@ class Samples:
             found = counted.read(cast.counts)
             pid = cast.controllers.pid
             self._add(now, CONTROLLERS, (rss_mib(pid), float(found[-1].blocks), float(found[-1].tasks), float(open_files(pid))))
-        if FAULT_S / 2 < now - cast.server_began < 2 * FAULT_S:  # of one age: a server's history fills up for minutes
+        age_s = now - cast.server_began
+        if FAULT_S / 2 < age_s < 2 * FAULT_S:  # young: a server's history fills up for minutes
+            self._ages.append(round(age_s / SAMPLE_S))
             (pid,), state = self._plane.pids(), self._plane.folder / "state"
             self._add(now, SERVER, (rss_mib(pid), disk_mib(state), float(open_files(pid)), float(leases)))
 
@@ -214,13 +217,16 @@ class Samples:
         for bound, value in zip(bounds, values, strict=True):
             self.points[bound.what].append((now, value))
 
-    def forget_controllers(self) -> None:
-        """They have begun anew."""
-        for bound in CONTROLLERS:
-            self.points[bound.what].clear()
+    def forget(self) -> None:
+        """The controllers have begun anew, or the cluster is not yet what it will be."""
+        for points in self.points.values():
+            points.clear()
+        self._ages.clear()
 
     def grown(self) -> list[str]:
-        return list(filter(None, (growth(self.points[bound.what], bound) for bound in (*CONTROLLERS, *SERVER))))
+        of_controllers = (growth(self.points[bound.what], bound) for bound in CONTROLLERS)
+        of_server = (growth(self.points[bound.what], bound, self._ages) for bound in SERVER)
+        return list(filter(None, (*of_controllers, *of_server)))
 
     def line(self) -> str:
         return "  ".join(f"{what.split(',')[0]} {points[-1][1]:.0f}" for what, points in self.points.items() if points)
@@ -261,7 +267,7 @@ async def _watched(cast: Cast, samples: Samples, load: LongLoad, length_s: float
             print(f"{passed:6.0f}/{length_s:.0f} s  {await cast.break_one(next(faults), may_kill=passed < length_s / 4)}", flush=True)
             broke_at = time.monotonic()
             if cast.controllers_began != life:
-                samples.forget_controllers()
+                samples.forget()
         samples.take(len((await load.listed(LEASES)).items))
         print(f"{passed:6.0f}/{length_s:.0f} s  {samples.line()}", flush=True)
 

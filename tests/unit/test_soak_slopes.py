@@ -37,6 +37,29 @@ def test_outliers_are_no_growth():
     assert growth(points, MEMORY) == ""
 
 
+def in_lives(slope: float, lives: int, *, life_s: float = 200.0) -> tuple[list[tuple[float, float]], list[int]]:
+    """Each life is looked at while it is young, and rises then. slope: from life to life, in an hour. Gives the ages, too."""
+    points, ages = [], []
+    for number in range(lives):
+        for age in range(3, 9):
+            at = number * life_s + 10.0 * age
+            points.append((at, 400.0 + slope * at / 3600 + 4.0 * age))
+            ages.append(age)
+    return points, ages
+
+
+def test_the_rise_of_each_life_is_no_growth():
+    points, ages = in_lives(0.0, 4)
+    assert slope_per_h(points) > 10.0, "what is compared at all ages"
+    assert slope_per_h(points, ages) == pytest.approx(0.0, abs=0.1)
+
+
+def test_what_grows_from_life_to_life_is_found():
+    points, ages = in_lives(40.0, 7)
+    assert slope_per_h(points, ages) == pytest.approx(40.0, abs=0.1)
+    assert growth(points, Bound("memory, MiB", 0.05, 10.0), ages).startswith("memory, MiB grows by 40.0 an hour")
+
+
 def test_many_points_are_thinned_out():
     points = noisy(30.0, count=20 * POINTS_MAX, every_s=1.0)
     assert slope_per_h(points) == pytest.approx(30.0, abs=1.5)
