@@ -25,11 +25,16 @@ def rested_at(samples: Sequence[Sample], programs: int) -> float | None:
 
     samples: one each SAMPLE_S.
     """
-    loads = [(cpu - samples[number][1]) / (at - samples[number][0]) for number, (at, cpu) in enumerate(samples[_SECOND:])]
-    last = round(LASTS_S / SAMPLE_S) - _SECOND
-    if len(loads) <= last:
+    rested, last = len(samples) - _SECOND, round(LASTS_S / SAMPLE_S) - _SECOND
+    if rested <= last:
         return None
-    level = _UNEVEN * min(loads[-last - 1 :]) + SHARE * programs
-    busy = [number for number, load in enumerate(loads) if load > level]
-    rested = busy[-1] + 1 if busy else 0
+    level = _UNEVEN * min(_load(samples, number) for number in range(rested - last - 1, rested)) + SHARE * programs
+    while rested and _load(samples, rested - 1) <= level:
+        rested -= 1
     return samples[rested][0] if samples[-1][0] - samples[rested][0] >= LASTS_S else None
+
+
+def _load(samples: Sequence[Sample], number: int) -> float:
+    """Processors busy in the second from this sample on."""
+    (began, before), (ended, after) = samples[number], samples[number + _SECOND]
+    return (after - before) / (ended - began)

@@ -164,15 +164,11 @@ class Reflector(Generic[T]):
         self._shown, self._proved_at = None, self._clock.now()
         waiting = self._catching_up.everybody
         self._sink.list_begins()
-        page = await self._page(self._page_limit, "")
+        page = await self._page_of_list("")
         self._sink.page(page.items, page.resource_version, page.unread)
         has_pages = bool(page.continue_token)
         while page.continue_token:
-            try:
-                page = await self._page(self._page_limit, page.continue_token)
-            except Gone:
-                self._page_limit *= PAGES_GROW
-                raise
+            page = await self._page_of_list(page.continue_token)
             self._sink.page(page.items, page.resource_version, page.unread)
             heap.settle()
         self._sink.list_ends(page.resource_version)
@@ -184,6 +180,18 @@ class Reflector(Generic[T]):
         self._version = page.resource_version
         self._is_well()
         self._log.info(4, "Listed", version=self._version)
+
+    async def _page_of_list(self, token: str) -> Page[T]:
+        """Raises ApiError. What the size of its pages has broken off makes those of the next list larger or smaller."""
+        try:
+            return await self._page(self._page_limit, token)
+        except AnswerTooLarge:
+            self._page_limit = max(1, self._page_limit // 2)
+            raise
+        except Gone:
+            if token:
+                self._page_limit *= PAGES_GROW
+            raise
 
     async def _check_version(self) -> None:
         """Raises SetBack, and any other ApiError."""
@@ -204,13 +212,10 @@ class Reflector(Generic[T]):
         return error
 
     async def _page(self, limit: int, token: str) -> Page[T]:
-        """Raises ApiError. A page that is too large makes the next list's pages smaller."""
+        """Raises ApiError."""
         try:
             async with asyncio.timeout(PAGE_S):
                 return await self._cluster.list(self._kind, self._selection, limit=limit, continue_token=token)
-        except AnswerTooLarge:
-            self._page_limit = max(1, limit // 2)
-            raise
         except TimeoutError:
             raise Unreachable(f"no answer to a list of {self._kind.resource} within {PAGE_S:g} s") from None
 
