@@ -330,10 +330,10 @@ async def test_waiting_for_a_place_does_not_count_as_the_server_s_silence() -> N
     """With one place, the last of ten requests waits for nine others, longer than one request may last."""
 
     async def slow(connection: Connection) -> bool:
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.1)
         return await answer(200, VA)(connection)
 
-    async with bad_server() as server, a_client(server.config(), request_timeout_s=0.1, concurrency_max=1) as cluster:
+    async with bad_server() as server, a_client(server.config(), request_timeout_s=0.8, concurrency_max=1) as cluster:
         server.otherwise = slow
         assert len(await asyncio.gather(*(cluster.get(VOLUME_ATTACHMENTS, "va") for _ in range(10)))) == 10
 
