@@ -2,7 +2,7 @@
 
 `mooring controller` with all controllers, on `mooring apiserver`, beside a driver. Pods come and go with their volumes, claims and
 snapshots. All the time something breaks: the API server is killed, the driver is killed, the controllers are stopped for seconds. In
-the first quarter they are killed, too. From then on they live, and slopes tell whether they, the API server or the cluster grow. Exit code
+the first eighth they are killed, too. From then on they live, and slopes tell whether they, the API server or the cluster grow. Exit code
 1 when something grew, or when something that was asked for was not done within three minutes. A line each ten seconds says how it goes.
 """
 
@@ -37,6 +37,8 @@ from tests.soak.slopes import Bound, Point, growth
 from tests.support.programs import Program
 
 SAMPLE_S: Final = 10.0
+LOOKS: Final = 10
+"""At open files, between two samples: what stays open is open at each of them, what comes and goes with the load is not."""
 FAULT_S: Final = 45.0
 STOPPED_S: Final = 5.0
 SETTLED_S: Final = 760.0
@@ -194,39 +196,45 @@ class Cast:
 
 
 class Samples:
-    """By measure, points from the moment on from which it is judged."""
+    """By measure, points from the moment on from which it is judged. Each has the age of the API server: with it, connections come anew."""
 
     def __init__(self, cast: Cast, plane: EmbeddedPlane) -> None:
         self._cast, self._plane = cast, plane
         self.points: dict[str, list[Point]] = {bound.what: [] for bound in (*CONTROLLERS, *SERVER)}
-        self._ages: list[int] = []  # of the server, at each of its points
+        self._ages: dict[str, list[int]] = {what: [] for what in self.points}
+        self._fewest: dict[int, int] = {}
+
+    def look(self) -> None:
+        """At what is open just now."""
+        for pid in (self._cast.controllers.pid, *self._plane.pids()):
+            count = open_files(pid)
+            self._fewest[pid] = min(count, self._fewest.get(pid, count))
 
     def take(self, leases: int) -> None:
         now, cast = time.monotonic(), self._cast
+        self.look()
+        fewest, self._fewest = self._fewest, {}
         if now - cast.controllers_began > SETTLED_S:
             found = counted.read(cast.counts)
             pid = cast.controllers.pid
-            self._add(now, CONTROLLERS, (rss_mib(pid), float(found[-1].blocks), float(found[-1].tasks), float(open_files(pid))))
-        age_s = now - cast.server_began
-        if FAULT_S / 2 < age_s < 2 * FAULT_S:  # young: a server's history fills up for minutes
-            self._ages.append(round(age_s / SAMPLE_S))
+            self._add(now, CONTROLLERS, (rss_mib(pid), float(found[-1].blocks), float(found[-1].tasks), float(fewest[pid])))
+        if FAULT_S / 2 < now - cast.server_began < 2 * FAULT_S:  # young: a server's history fills up for minutes
             (pid,), state = self._plane.pids(), self._plane.folder / "state"
-            self._add(now, SERVER, (rss_mib(pid), disk_mib(state), float(open_files(pid)), float(leases)))
+            self._add(now, SERVER, (rss_mib(pid), disk_mib(state), float(fewest[pid]), float(leases)))
 
     def _add(self, now: float, bounds: Iterable[Bound], values: Iterable[float]) -> None:
         for bound, value in zip(bounds, values, strict=True):
             self.points[bound.what].append((now, value))
+            self._ages[bound.what].append(round((now - self._cast.server_began) / SAMPLE_S))
 
     def forget(self) -> None:
         """The controllers have begun anew, or the cluster is not yet what it will be."""
-        for points in self.points.values():
+        for what, points in self.points.items():
             points.clear()
-        self._ages.clear()
+            self._ages[what].clear()
 
     def grown(self) -> list[str]:
-        of_controllers = (growth(self.points[bound.what], bound) for bound in CONTROLLERS)
-        of_server = (growth(self.points[bound.what], bound, self._ages) for bound in SERVER)
-        return list(filter(None, (*of_controllers, *of_server)))
+        return list(filter(None, (growth(self.points[bound.what], bound, self._ages[bound.what]) for bound in (*CONTROLLERS, *SERVER))))
 
     def line(self) -> str:
         return "  ".join(f"{what.split(',')[0]} {points[-1][1]:.0f}" for what, points in self.points.items() if points)
@@ -260,11 +268,13 @@ async def _watched(cast: Cast, samples: Samples, load: LongLoad, length_s: float
     began = broke_at = time.monotonic()
     faults = itertools.count()
     while (passed := time.monotonic() - began) < length_s:
-        await asyncio.sleep(SAMPLE_S)
-        cast.controllers.assert_alive()
+        for _ in range(LOOKS):
+            await asyncio.sleep(SAMPLE_S / LOOKS)
+            cast.controllers.assert_alive()
+            samples.look()
         if time.monotonic() - broke_at > FAULT_S:
             life = cast.controllers_began
-            print(f"{passed:6.0f}/{length_s:.0f} s  {await cast.break_one(next(faults), may_kill=passed < length_s / 4)}", flush=True)
+            print(f"{passed:6.0f}/{length_s:.0f} s  {await cast.break_one(next(faults), may_kill=passed < length_s / 8)}", flush=True)
             broke_at = time.monotonic()
             if cast.controllers_began != life:
                 samples.forget()
