@@ -146,6 +146,11 @@ def a_volume(name: str, extra: str = "") -> dict[str, Any]:
     }
 
 
+def _compact(value: Any) -> bytes:
+    """JSON without blanks, as client-go and our programs write it."""
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
 PVS = "/api/v1/persistentvolumes"
 
 
@@ -160,11 +165,11 @@ def maker_of(job: dict[str, Any]) -> RequestMaker:
         if what == "list":
             return head(job, "GET", f"{PVS}?labelSelector=app%3Dbench&limit=1000")
         if what == "create":
-            return head(job, "POST", PVS, json.dumps(a_volume(f"{tag}-{number}")).encode())
+            return head(job, "POST", PVS, _compact(a_volume(f"{tag}-{number}")))
         if what == "update":
-            return head(job, "PUT", f"{PVS}/{name}", json.dumps(a_volume(name, str(number))).encode())
+            return head(job, "PUT", f"{PVS}/{name}", _compact(a_volume(name, str(number))))
         if what == "patch":
-            change = json.dumps({"metadata": {"annotations": {"bench": str(time.monotonic_ns())}}}).encode()
+            change = _compact({"metadata": {"annotations": {"bench": str(time.monotonic_ns())}}})
             return head(job, "PATCH", f"{PVS}/{name}", change, "application/merge-patch+json")
         assert what == "delete"
         return head(job, "DELETE", f"{PVS}/{name}")

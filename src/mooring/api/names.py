@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from typing import Final
@@ -12,6 +13,7 @@ _OLD_LABEL: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _QUALIFIED: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _LABEL_VALUE: Final = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 
+_KEY_LETTERS_MAX: Final = 253 + 1 + 63
 _NOT_PLAIN: Final = re.compile(r"[^a-zA-Z0-9-]")
 
 _SUBDOMAIN_TEXT: Final = (
@@ -56,10 +58,15 @@ def dns_1035_label(text: str) -> list[str]:
 
 
 def qualified_name(text: str) -> list[str]:
-    """The errors of text as a `[prefix/]name`; [] for none."""
+    """The errors of text as a `[prefix/]name`; [] for none. A cluster has few keys, so the answers are remembered."""
+    return list(_wrong_key(text) if len(text) <= _KEY_LETTERS_MAX else _wrong_key.__wrapped__(text))
+
+
+@functools.lru_cache(maxsize=4096)
+def _wrong_key(text: str) -> tuple[str, ...]:
     prefix, slash, name = text.rpartition("/")
     if "/" in prefix:
-        return [f"a valid label key {_QUALIFIED_TEXT} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
+        return (f"a valid label key {_QUALIFIED_TEXT} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",)
     found = []
     if slash:
         reasons = _too_long(prefix, 253) + _no_subdomain(prefix) if prefix else ["must be non-empty"]
@@ -67,7 +74,7 @@ def qualified_name(text: str) -> list[str]:
     if not name:
         found.append("name part must be non-empty")
     found += [f"name part {reason}" for reason in _too_long(name, 63)]
-    return found + ([] if _QUALIFIED.fullmatch(name) else [f"name part {_QUALIFIED_TEXT}"])
+    return (*found, *(() if _QUALIFIED.fullmatch(name) else (f"name part {_QUALIFIED_TEXT}",)))
 
 
 def label_value(text: str) -> list[str]:

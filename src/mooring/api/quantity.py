@@ -66,6 +66,13 @@ def parse_quantity(text: str) -> Quantity:
     return _parsed(text)
 
 
+@functools.lru_cache(maxsize=4096)
+def canonical_amount(text: str, exponent: int | None = None) -> str:
+    """The canonical form of a quantity; exponent: rounded up to that power of ten. Raises ValueError."""
+    amount = parse_quantity(text)
+    return str(amount if exponent is None else amount.rounded_up(exponent))
+
+
 def nearest_quantity(text: str) -> str:
     """The quantity that another spelling may mean: `1Gi` for `1GiB`, `1 gib`; "" for none."""
     found = _LOOSE.fullmatch(text.strip())

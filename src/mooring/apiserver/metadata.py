@@ -88,8 +88,9 @@ def validate(
 
 
 def _validate_beginning(metadata: Json, rule: Callable[[str], list[str]]) -> Iterator[FieldCause]:
-    name = metadata.get("generateName")
-    yield from (field_errors.invalid("metadata.generateName", name, reason) for reason in (rule(name) if name else ()))
+    if name := metadata.get("generateName"):
+        for reason in rule(name):
+            yield field_errors.invalid("metadata.generateName", name, reason)
 
 
 def validate_update(
@@ -111,13 +112,16 @@ def validate_update(
 
 def labels(values: dict[str, str], field: str) -> Iterator[FieldCause]:
     for key, value in values.items():
-        yield from (field_errors.invalid(field, key, reason) for reason in names.qualified_name(key))
-        yield from (field_errors.invalid(field, value, reason) for reason in names.label_value(value))
+        for reason in names.qualified_name(key):
+            yield field_errors.invalid(field, key, reason)
+        for reason in names.label_value(value):
+            yield field_errors.invalid(field, value, reason)
 
 
 def annotation_keys(values: dict[str, str], field: str) -> Iterator[FieldCause]:
     for key in values:
-        yield from (field_errors.invalid(field, key, reason) for reason in names.qualified_name(key.lower()))
+        for reason in names.qualified_name(key.lower()):
+            yield field_errors.invalid(field, key, reason)
     if total_bytes(values) > ANNOTATIONS_BYTES_MAX:
         yield field_errors.too_long(field, ANNOTATIONS_BYTES_MAX)
 
@@ -141,12 +145,16 @@ def _validate_name(metadata: Json, name_rule: Callable[[str], list[str]]) -> lis
 
 
 def _validate_common(metadata: Json, bare_finalizers: bool) -> Iterator[FieldCause]:
-    yield from labels(metadata.get("labels") or {}, "metadata.labels")
+    if found := metadata.get("labels"):
+        yield from labels(found, "metadata.labels")
     if metadata.get("generation", 0) < 0:
         yield field_errors.invalid("metadata.generation", metadata["generation"], "must be greater than or equal to 0")
-    yield from annotation_keys(metadata.get("annotations") or {}, "metadata.annotations")
-    yield from _validate_owners(metadata.get("ownerReferences") or [])
-    yield from _validate_finalizers(metadata.get("finalizers") or [], bare_finalizers)
+    if found := metadata.get("annotations"):
+        yield from annotation_keys(found, "metadata.annotations")
+    if owners := metadata.get("ownerReferences"):
+        yield from _validate_owners(owners)
+    if finalizers := metadata.get("finalizers"):
+        yield from _validate_finalizers(finalizers, bare_finalizers)
 
 
 def _validate_owners(owners: list[Json]) -> Iterator[FieldCause]:

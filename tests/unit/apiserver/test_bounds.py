@@ -13,7 +13,7 @@ from mooring.api.meta import Key
 from mooring.api.selector import parse_labels
 from mooring.apiserver import field_errors, metadata
 from mooring.apiserver.bodies.objects import DEPTH_MAX, VALUES_MAX, check_bounds, is_within_bounds
-from mooring.apiserver.codecs.jsonbody import duplicate_fields
+from mooring.apiserver.codecs.jsonbody import duplicate_fields, parse_json
 from mooring.apiserver.rules import SECRETS, STORAGE_CLASSES, jobpolicies
 from mooring.apiserver.rules.classes import default_class
 from mooring.apiserver.table import StoreView
@@ -247,12 +247,22 @@ def test_the_paths_of_all_values_together_have_a_largest_length() -> None:
     check_bounds({f"{number}": {"k" * 100: [0] * 10} for number in range(4000)})
 
 
+def twice_in(body: bytes) -> list[str]:
+    return duplicate_fields(body, parse_json(body))
+
+
 def test_what_is_there_twice_below_a_long_key_is_told_in_few_words() -> None:
     body = b'{"metadata":{"name":"x"},"data":{"%b":{%b}}}' % (b"k" * 10_000, b",".join([b'"a":1,"b":2'] * 1000))
-    assert duplicate_fields(body) == [f'duplicate field "data.{"k" * 10_000}.{name}"' for name in "ab"]
+    assert twice_in(body) == [f'duplicate field "data.{"k" * 10_000}.{name}"' for name in "ab"]
     many = b'{"data":{"%b":{%b}}}' % (b"k" * 10_000, b",".join(b'"%x":1,"%x":1' % (number, number) for number in range(1000)))
-    assert sum(map(len, duplicate_fields(many))) < 100_000
-    assert ['duplicate field "a[1].b"'] == duplicate_fields(b'{"a":[0,{"b":1,"b":2}]}')
+    assert sum(map(len, twice_in(many))) < 100_000
+    assert ['duplicate field "a[1].b"'] == twice_in(b'{"a":[0,{"b":1,"b":2}]}')
+
+
+@pytest.mark.parametrize("body", [b'{"a":1,"a":100000.0}', b'{"a":1,"a":1e5}', b'{"a":[{"b":"x","b":"x"}]}', b'{ "a":1, "a":1 }'])
+def test_no_body_hides_what_is_there_twice(body: bytes) -> None:
+    """Also one that is as long as its value without it: `{"a":1,"a":1e5}` and `{"a":100000.0}`."""
+    assert len(twice_in(body)) == 1
 
 
 def test_of_very_many_causes_the_first_and_the_last_are_told() -> None:

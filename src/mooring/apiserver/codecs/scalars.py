@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import datetime
+import functools
 import itertools
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from mooring.api.quantity import PATTERN_TEXT, parse_quantity
+from mooring.api.quantity import PATTERN_TEXT, canonical_amount
 from mooring.apiserver.codecs.jsonbody import Huge, hugest
 
 
@@ -34,6 +35,7 @@ def _alike(left: Any, right: Any, kind: type) -> bool:
 
 _TIME: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
 _TIME_LAYOUT: Final = "2006-01-02T15:04:05Z07:00"
+_TIME_LETTERS_MAX: Final = len("2006-01-02T15:04:05.000000000+07:00")
 _MICRO_LAYOUT: Final = "2006-01-02T15:04:05.000000Z07:00"
 
 
@@ -100,7 +102,14 @@ def _bytes(value: Any, path: str) -> str:
 
 def _time(value: Any, path: str) -> str:
     """Whole seconds, UTC."""
-    return _shown(_parsed_time(_string(value, path), _TIME_LAYOUT, exact_decimals=None), "seconds")
+    text = _string(value, path)
+    return _whole_seconds(text) if len(text) <= _TIME_LETTERS_MAX else _whole_seconds.__wrapped__(text)
+
+
+@functools.lru_cache(maxsize=4096)
+def _whole_seconds(text: str) -> str:
+    """Remembered: an object that is written again has the times that it had."""
+    return _shown(_parsed_time(text, _TIME_LAYOUT, exact_decimals=None), "seconds")
 
 
 def _micro_time(value: Any, path: str) -> str:
@@ -116,7 +125,7 @@ def _quantity(value: Any, path: str) -> str:
     """Canonical: `1024Mi` becomes `1Gi`. Numbers are accepted."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError(PATTERN_TEXT)
-    return str(parse_quantity(str(value)))
+    return canonical_amount(str(value))
 
 
 def _int_or_string(value: Any, path: str) -> int | str:

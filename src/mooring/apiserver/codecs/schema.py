@@ -49,12 +49,16 @@ class Field:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Member:
-    """A field, ready for decoding. rank: its place in the canonical form. stays: when it is given as zero, too."""
+    """A field, ready for decoding. rank: its place in the canonical form. stays: when it is given as zero, too.
+
+    is_text: a text that is given needs no decoding.
+    """
 
     rank: int
     field: Field
     decode: _Decoder
     stays: bool
+    is_text: bool
 
 
 class Message:
@@ -77,7 +81,7 @@ class Message:
     def members(self) -> Mapping[str, _Member]:
         """The same for the decoder."""
         return {
-            name: _Member(rank, field, _decoder_of(self, field), field.pointer or field.always)
+            name: _Member(rank, field, _decoder_of(self, field), field.pointer or field.always, field.type == "s" and not field.shape)
             for rank, (name, field) in enumerate(self.fields.items())
         }
 
@@ -117,6 +121,9 @@ class Messages(Mapping[str, Message]):
         return len(self._own)
 
 
+_TEXTS: Final = frozenset((str,))
+
+
 def decode(message: Message, value: Any, unknown: list[str]) -> dict[str, Any]:
     """The canonical form of a value. unknown: gets undeclared fields' paths. Raises WrongType (a ValueError) in encoding/json's words."""
     if not isinstance(value, dict):
@@ -133,7 +140,7 @@ def _message(message: Message, value: dict[str, Any], path: str, unknown: list[s
         if member is None:
             unknown.append(f"{path}{name}")
         elif given is not None:
-            result = member.decode(given, f"{path}{name}", unknown)
+            result = given if member.is_text and type(given) is str else member.decode(given, f"{path}{name}", unknown)
             if result or member.stays:
                 found[name] = result
                 in_order, rank = in_order and rank < member.rank, member.rank
@@ -145,9 +152,10 @@ def _message(message: Message, value: dict[str, Any], path: str, unknown: list[s
 
 def _decoder_of(message: Message, field: Field) -> _Decoder:
     one = _decoder_of_one(message, field)
+    as_they_are = _TEXTS if field.type == "s" else frozenset()
     if field.shape == "*":
-        return _list_decoder(one, _nothing(field))
-    return _map_decoder(one, _nothing(field), {} if field.pointer else None) if field.shape == "{" else one
+        return _list_decoder(one, _nothing(field), as_they_are)
+    return _map_decoder(one, _nothing(field), {} if field.pointer else None, as_they_are) if field.shape == "{" else one
 
 
 def _nothing(field: Field) -> Any:
@@ -172,20 +180,28 @@ def _decoder_of_one(message: Message, field: Field) -> _Decoder:
     return decode_message
 
 
-def _list_decoder(one: _Decoder, nothing: Any) -> _Decoder:
+def _list_decoder(one: _Decoder, nothing: Any, as_they_are: frozenset[type]) -> _Decoder:
+    """as_they_are: types of items that need no decoding."""
+
     def decode_list(given: Any, path: str, unknown: list[str]) -> Any:
         if not isinstance(given, list):
             raise WrongType("list", given, path)
+        if given and as_they_are.issuperset(map(type, given)):
+            return given.copy()
         items = [one(nothing if item is None else item, f"{path}[{index}]", unknown) for index, item in enumerate(given)]
         return items or None  # (an empty list is no list: Kubernetes stores both alike)
 
     return decode_list
 
 
-def _map_decoder(one: _Decoder, nothing: Any, empty: Any) -> _Decoder:
+def _map_decoder(one: _Decoder, nothing: Any, empty: Any, as_they_are: frozenset[type]) -> _Decoder:
+    """as_they_are: types of values that need no decoding."""
+
     def decode_map(given: Any, path: str, unknown: list[str]) -> Any:
         if not isinstance(given, dict):
             raise WrongType("map", given, path)
+        if given and as_they_are.issuperset(map(type, given.values())):
+            return given.copy()
         return {key: one(nothing if item is None else item, f"{path}.{key}", unknown) for key, item in given.items()} or copy.copy(empty)
 
     return decode_map

@@ -19,7 +19,7 @@ from itertools import islice
 from typing import Any, Final
 
 from mooring.api.meta import Key
-from mooring.apiserver.controllers.owners import Dependents, KindIndex, ObjectPlace, OwnerLinks, StoredOwner, links_of
+from mooring.apiserver.controllers.owners import NO_LINKS, Dependents, KindIndex, ObjectPlace, OwnerLinks, StoredOwner, links_of
 from mooring.apiserver.deletion import FOREGROUND, ORPHAN, DeleteOptions, says_who_follows
 from mooring.apiserver.portions import Portion
 from mooring.apiserver.resource import Json, Resource
@@ -120,7 +120,10 @@ class Collector:
     def _changed(self, resource: Resource, change: StoredChange) -> None:
         if resource.storage == _EVENTS:
             return
-        place, old, new = ObjectPlace(resource.storage, change.key), links_of(change.old), links_of(change.new)
+        old, new = links_of(change.old), links_of(change.new)
+        if old is new is NO_LINKS and change.new is not None:
+            return
+        place = ObjectPlace(resource.storage, change.key)
         if old.owners != new.owners:
             self._dependents.unlink(place, old.owners)
             self._dependents.link(place, new.owners)

@@ -71,14 +71,14 @@ class _Linked(msgspec.Struct, frozen=True):
     metadata: OwnerLinks
 
 
-_NONE: Final = OwnerLinks()
+NO_LINKS: Final = OwnerLinks()
 _decoder: Final = msgspec.json.Decoder(_Linked)
 
 
 def links_of(stored: Stored | None) -> OwnerLinks:
     """An object's links; those of nothing and of an object that has none are empty."""
     if stored is None or not (_OWNERS in stored.body or _DELETED in stored.body):
-        return _NONE
+        return NO_LINKS
     return _decoder.decode(stored.body).metadata
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from mooring.api import names
-from mooring.api.quantity import parse_quantity
+from mooring.api.quantity import canonical_amount, parse_quantity
 from mooring.apiserver import field_errors
 from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json, OtherObjects
@@ -97,7 +97,7 @@ def default_amounts(amounts: dict[str, str] | None) -> None:
     """Rounds up to thousandths: nothing finer is stored."""
     for name, text in (amounts or {}).items():
         assert amounts is not None
-        amounts[name] = str(parse_quantity(text).rounded_up(_FINEST))
+        amounts[name] = canonical_amount(text, _FINEST)
 
 
 def is_fractional(text: str) -> bool:

@@ -104,7 +104,7 @@ def validate(spec: Json, field: str) -> Iterator[FieldCause]:
 
 def validate_paths(spec: Json, field: str) -> Iterator[FieldCause]:
     """Checks a PersistentVolume's spec: a local volume names its node, and the root of a machine is not recycled."""
-    if next(iter(chosen(spec)), "") == "local" and "nodeAffinity" not in spec:
+    if "local" in spec and "nodeAffinity" not in spec and next(iter(chosen(spec))) == "local":
         yield field_errors.required(f"{field}.nodeAffinity", "Local volume requires node affinity")
     if _clean(spec.get("hostPath", {}).get("path", "")) == "/" and spec.get("persistentVolumeReclaimPolicy") == "Recycle":
         yield field_errors.forbidden(f"{field}.persistentVolumeReclaimPolicy", "may not be 'recycle' for a hostPath mount of '/'")

@@ -187,7 +187,7 @@ def _parse_json(body: bytes) -> tuple[Any, list[str]]:
     value = parse_json(body)
     if not is_within_bounds(body):
         check_bounds(value, len(body))
-    return value, duplicate_fields(body)
+    return value, duplicate_fields(body, value)
 
 
 def _parse_protobuf(message: Message, body: bytes) -> tuple[Any, list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -106,6 +107,9 @@ class WriteOptions:
     force: bool = False
 
 
+_PLAIN_WRITE: Final = WriteOptions()
+
+
 def list_options(query: Query) -> ListOptions:
     """Raises BadRequest."""
     _number(query, "timeoutSeconds")
@@ -155,6 +159,8 @@ def opens_watch(method: str, route: Route | None, query: Query) -> bool:
 
 def write_options(query: Query, kind: str, *, applies: bool = False) -> WriteOptions:
     """kind: CreateOptions, UpdateOptions or PatchOptions, for messages. Raises Invalid."""
+    if not query and not applies:
+        return _PLAIN_WRITE
     wrong = _wrong_dry_run(query.get("dryRun"))
     validation = query.get("fieldValidation") or FieldValidation.WARN.value
     if validation not in _VALIDATIONS:
@@ -169,6 +175,7 @@ def write_options(query: Query, kind: str, *, applies: bool = False) -> WriteOpt
     return WriteOptions(bool(query.get("dryRun")), FieldValidation(validation), manager, force is not None and _boolean(force))
 
 
+@functools.lru_cache(maxsize=256)
 def manager_of(user_agent: str) -> str:
     """The default field manager: the program's name in the User-Agent."""
     return "".join(filter(str.isprintable, user_agent.partition("/")[0]))[:_FIELD_MANAGER_MAX]
