@@ -158,7 +158,7 @@ class PersistentVolumeStatus(ApiStruct, frozen=True):
 
 
 class PersistentVolume(ApiStruct, frozen=True):
-    is_referred_to: ClassVar[bool] = True
+    referred_to_by: ClassVar[frozenset[str]] = frozenset({"name"})
 
     metadata: ObjectMeta
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
@@ -221,7 +221,7 @@ class PersistentVolumeClaimStatus(ApiStruct, frozen=True):
 
 
 class PersistentVolumeClaim(ApiStruct, frozen=True):
-    is_referred_to: ClassVar[bool] = True
+    referred_to_by: ClassVar[frozenset[str]] = frozenset({"name", "uid"})
 
     metadata: ObjectMeta
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
@@ -273,7 +273,7 @@ class NodeStatus(ApiStruct, frozen=True):
 
 
 class Node(ApiStruct, frozen=True):
-    is_referred_to: ClassVar[bool] = True
+    referred_to_by: ClassVar[frozenset[str]] = frozenset({"name"})
 
     metadata: ObjectMeta
     spec: NodeSpec = NodeSpec()

@@ -16,12 +16,12 @@ class ApiStruct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True,
     """Base of all API structs. No reference cycles, so the collector may leave them alone.
 
     is_unique: hardly any two objects have equal parts of this type. unique_fields: texts that hardly any other object has.
-    is_referred_to: objects of other kinds have the names and uids of those of this type in them.
+    referred_to_by: the fields of its metadata that objects of other kinds have in them, too.
     """
 
     is_unique: ClassVar[bool] = False
     unique_fields: ClassVar[frozenset[str]] = frozenset({"resource_version", "volume_handle"})
-    is_referred_to: ClassVar[bool] = False
+    referred_to_by: ClassVar[frozenset[str]] = frozenset()
 
 
 class OwnerReference(ApiStruct, frozen=True):

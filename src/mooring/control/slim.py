@@ -173,7 +173,7 @@ def _without_others(struct: type[msgspec.Struct], names: tuple[str, ...]) -> typ
         return struct
     kept = [(name, fields[name].type, msgspec.field(name=fields[name].encode_name, **_given(fields[name]))) for name in names]
     dropped = {name: _default(field) for name, field in fields.items() if name not in names}
-    own = {name: one for name, one in vars(struct).items() if isinstance(one, FunctionType | property | bool)}
+    own = {name: one for name, one in vars(struct).items() if isinstance(one, FunctionType | property | bool | frozenset)}
     namespace = {**dropped, **own, **_COMPARED, "__class__": property(lambda _: struct)}
     made = msgspec.defstruct(struct.__name__, kept, bases=(ApiStruct,), namespace=namespace, module=struct.__module__, frozen=True)
     _wholes[made] = struct

@@ -265,6 +265,12 @@ def test_no_body_hides_what_is_there_twice(body: bytes) -> None:
     assert len(twice_in(body)) == 1
 
 
+@pytest.mark.parametrize("number", [b"1e400", b"9" * 400, b"-9223372036854775809", b"18446744073709551616"])
+def test_a_number_of_any_size_may_be_there_once(number: bytes) -> None:
+    assert twice_in(b'{"a":%b}' % number) == []
+    assert twice_in(b'{"a":%b,"a":%b}' % (number, number)) == ['duplicate field "a"']
+
+
 def test_of_very_many_causes_the_first_and_the_last_are_told() -> None:
     causes = [field_errors.invalid(f"spec[{number}]", "x", "y" * 1000) for number in range(5000)]
     error = field_errors.invalid_object("Thing", "", "x", causes)

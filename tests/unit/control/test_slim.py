@@ -41,6 +41,12 @@ def test_fields_that_are_not_kept_take_no_memory():
     assert kept.spec.__sizeof__() < PV.spec.__sizeof__() / 3
 
 
+def test_what_is_said_of_the_type_holds_with_fewer_fields():
+    kept = slim(metadata=slim(), spec=slim("csi")).of(PV)
+    assert (ObjectMeta.unique_fields, True) == (kept.metadata.unique_fields, kept.metadata.is_unique)
+    assert PersistentVolume.referred_to_by == kept.referred_to_by == {"name"}
+
+
 def test_an_object_with_fewer_fields_compares_and_is_written_like_one_with_all():
     kept, whole = slim(metadata=slim("labels")).of(PV), PersistentVolume(msgspec.structs.replace(PV.metadata, finalizers=None))
     assert kept != whole

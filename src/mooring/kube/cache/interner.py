@@ -42,10 +42,9 @@ class Interner:
         """
         if isinstance(obj, msgspec.Struct):
             self._share_fields(obj)
-            if getattr(type(obj), "is_referred_to", False):
+            for name in getattr(type(obj), "referred_to_by", ()):
                 meta = obj.metadata  # type: ignore[attr-defined]
-                for name in ("name", "uid"):
-                    msgspec.structs.force_setattr(meta, name, texts.shared(getattr(meta, name)))
+                msgspec.structs.force_setattr(meta, name, texts.shared(getattr(meta, name)))
         return obj
 
     def _share_fields(self, struct: msgspec.Struct) -> bool:

@@ -253,7 +253,7 @@ def _place(obj: Object) -> str:
     if not meta.namespace:
         return meta.name
     place = f"{meta.namespace}/{meta.name}"
-    return texts.shared(place) if getattr(type(obj), "is_referred_to", False) else place
+    return texts.shared(place) if getattr(type(obj), "referred_to_by", ()) else place
 
 
 class Index(Generic[T]):
