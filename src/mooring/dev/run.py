@@ -46,7 +46,7 @@ from mooring.mounts.namespace import MountSpace
 
 _LOOK_S: Final = 0.02
 
-DEMO_S_MAX: Final = 20.0
+DEMO_S_MAX: Final = 45.0  # well above the longest wait of one step, so that a step's own failure is told
 _CONNECT_S_MAX: Final = 5.0
 
 
