@@ -66,7 +66,11 @@ test: .venv/ready ## All but the long ones; the end says what was not tested
 
 .PHONY: test-long
 test-long: .venv/ready ## The long tests, but for the storms
-	@$(BIN)/pytest -n 4 --dist worksteal -m long --ignore-glob="*storm.py" $(ARGS)
+	@$(BIN)/pytest -n 4 --dist worksteal -m long --ignore-glob="*/e2e/*storm.py" $(ARGS)
+
+.PHONY: test-all
+test-all: .venv/ready ## Both in one go, as .ci/run does it
+	@$(BIN)/pytest -n 4 --dist worksteal --ignore-glob="*/e2e/*storm.py" $(ARGS)
 
 .PHONY: check
 check: .venv/ready ## Lint, format, types, import contracts, tidiness

@@ -13,7 +13,7 @@ import pytest
 from hack.release_check import CHECKS
 from tests.unit.test_images import VERSION
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 ROOT = Path(__file__).resolve().parents[2]
 BASE = f"python@sha256:{'0' * 64}"

@@ -12,7 +12,7 @@ import pytest
 from hack.locks import ROOT, locked
 from tests.support.builders import Json
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
