@@ -12,7 +12,7 @@ from tests.differential.steps import Step
 from tests.fuzz.attacks import attacks
 from tests.fuzz.judge import Judge, judging
 
-TIME_S = 120.0
+TIME_S = 60.0
 SEEDS_MIN = 40
 
 

@@ -226,11 +226,11 @@ BUGS: Final[Mapping[str, Bug]] = {
     "no-back-off": Bug(no_back_off, {"hot-loop"}, first_seed=4),
     "failures-final": Bug(failures_are_final, {"wanted-unattached", "wanted-missing", "unwanted-left", "volume-left"}, first_seed=10),
     "users-of-volumes-unseen": Bug(_users_of_volumes_are_not_seen, {"volume-dropped"}, first_seed=8),
-    "volumes-held-blindly": Bug(_volumes_are_held_blindly, {"finalizer-twice"}, first_seed=234),
+    "volumes-held-blindly": Bug(_volumes_are_held_blindly, {"finalizer-twice"}, first_seed=293),
     "calls-keep-no-volume": Bug(_calls_keep_no_volume, {"volume-dropped", "unwanted-left"}, first_seed=706),
     "removals-untested": Bug(_removals_are_not_tested, {"foreign-touched"}, first_seed=13),
     "unconfirmed-publishes-end-with-attachment": Bug(
-        _unconfirmed_publishes_end_with_their_attachment, {"published-unwanted", "two-nodes", "volume-dropped"}, first_seed=76
+        _unconfirmed_publishes_end_with_their_attachment, {"published-unwanted", "two-nodes", "volume-dropped"}, first_seed=170
     ),
     "unconfirmed-publishes-end-with-attempt": Bug(
         _unconfirmed_publishes_end_with_an_attempt, {"published-unwanted", "two-nodes", "volume-dropped"}, first_seed=170

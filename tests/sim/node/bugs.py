@@ -161,10 +161,10 @@ BUGS: Final[Mapping[str, Bug]] = {
     "steps-unreported": Bug(_steps_are_not_in_use, {"not-in-use", "detached-in-use"}, first_seed=459),
     "only-pods-reported": Bug(_only_pods_use_volumes, {"not-in-use", "detached-in-use"}),
     "attachments-unawaited": Bug(_attachments_are_not_awaited, {"not-attached", "context-wrong"}),
-    "timeouts-final": Bug(_timeouts_are_final, {"pod-dropped", "unstage-published", *LEFT}, first_seed=5),
+    "timeouts-final": Bug(_timeouts_are_final, {"pod-dropped", "unstage-published", *LEFT}, first_seed=17),
     "devices-before-pods": Bug(_devices_go_before_pods, {"unstage-published"}),
     "staging-skipped": Bug(_volumes_are_not_staged, {"publish-unstaged", "unrecorded", "pod-stuck"}, first_seed=12),
-    "drivers-unheard": Bug(_drivers_come_unheard, {"pod-stuck", "pod-left", "running-without"}, first_seed=2),
+    "drivers-unheard": Bug(_drivers_come_unheard, {"pod-stuck", "pod-left", "running-without"}, first_seed=15),
     "no-back-off": Bug(_no_back_off, {"hot-loop"}),
     "secrets-told": Bug(_secrets_are_told, {"secret-shown"}, first_seed=12),
 }

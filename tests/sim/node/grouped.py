@@ -95,7 +95,7 @@ class _NotWalked:
 
 
 GROUPED: Final[Mapping[str, Bug]] = {
-    "groups-left-out": Bug(_no_group_is_set, {"group-left-out"}, first_seed=3),
+    "groups-left-out": Bug(_no_group_is_set, {"group-left-out"}, first_seed=9),
     "readers-set-groups": Bug(_readers_set_groups, {"group-astray"}, first_seed=9),
     "drivers-untrusted": Bug(_drivers_are_not_trusted, {"group-astray"}, first_seed=9),
     "policies-unread": Bug(_policies_are_not_read, {"group-astray"}, first_seed=15),

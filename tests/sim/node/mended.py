@@ -266,7 +266,7 @@ def _failures_forget_what_was_unsure() -> Planted:
 LEFT: Final = frozenset({"mount-left", "staged-left", "published-left", "folder-left", "loop-left"})
 
 MENDED: Final[Mapping[str, Bug]] = {
-    "doubts-dropped": Bug(_doubts_are_dropped, {"not-in-use", "detached-in-use", "two-pods", "unstage-published"}, first_seed=182),
+    "doubts-dropped": Bug(_doubts_are_dropped, {"not-in-use", "detached-in-use", "two-pods", "unstage-published"}, first_seed=220),
     "doubtful-pod-holds-all": Bug(_one_pod_in_doubt_holds_all, {"in-use-left", "pod-left", "pod-stuck", *LEFT}, first_seed=11),
     "new-pods-hold-all": Bug(_new_pods_hold_all, {"held-up"}, first_seed=40),
     "unknown-volumes-stay": Bug(_unknown_volumes_stay, {"pod-left", "pod-stuck", "in-use-left", *LEFT}, first_seed=25),

@@ -54,7 +54,7 @@ def _ended_objects_stay_ended() -> _Plant:
 
 
 BUGS: Final[Mapping[str, Bug]] = {
-    "fence-stays-open": Bug(bugs_of_habits.BUGS["fence-stays-open"].plant, {"no-lease"}, first_seed=260),
+    "fence-stays-open": Bug(bugs_of_habits.BUGS["fence-stays-open"].plant, {"no-lease"}, first_seed=359),
     "set-back-unnoticed": Bug(bugs_of_habits.BUGS["set-back-unnoticed"].plant, _NOT_WELL, first_seed=113),
     "unfinished-lists-forgotten": Bug(_unfinished_lists_are_forgotten, _NOT_WELL, first_seed=784),
     "ended-stay-ended": Bug(_ended_objects_stay_ended, {*_NOT_WELL, "hot-loop"}, first_seed=717),
