@@ -7,12 +7,13 @@ control plane of their own: each course has zones of its own, with a node that s
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from mooring.api.core import NODES
+from mooring.api.core import EVENTS, NODES
 from mooring.api.pods import PODS
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
@@ -36,6 +37,7 @@ BOTH_NOT_READY = ((NOT_READY, "NoSchedule"), (NOT_READY, "NoExecute"))
 STOPPED = ("Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
 NEVER = ("Unknown", "NodeStatusNeverUpdated", "Kubelet never posted node status.")
 EVICTION = "taint-eviction-controller"
+COMPONENTS = ("node-controller", EVICTION)
 HOLD = ["kit.example.com/hold"]
 
 
@@ -282,7 +284,10 @@ async def _ours_on(plane: ControlPlane) -> dict[str, str]:
         health = NodeHealth(Runtime(cluster, LoopClock(), Random(), Metrics()), options=NodeHealthOptions(**OPTIONS))
         running = asyncio.create_task(health.run(), name="node-health")
         try:
-            return await _all_on(plane)
+            failures = await _all_on(plane)
+            events = (await cluster.list(EVENTS.whole())).items
+            assert [] == [one for one in events if one["source"].get("component") in COMPONENTS and not one["involvedObject"].get("name")]
+            return failures
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
@@ -302,6 +307,6 @@ async def _all_on(plane: ControlPlane) -> dict[str, str]:
 async def _one(body: Life, world: NodeTenant) -> str:
     try:
         await body(world)
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return traceback.format_exc()
     return ""
