@@ -213,6 +213,8 @@ def table(title: str, runs: Mapping[str, list[Run]]) -> str:
 async def measure(options: argparse.Namespace) -> str:
     scripts = Path(sys.executable).parent
     contenders = [Contender("Go", (str(binary("csi-provisioner")),)), Contender("Mooring", (str(scripts / "csi-provisioner"),))]
+    if options.least:
+        contenders.append(Contender("the least in Python", (sys.executable, "-m", "bench.least_provisioner")))
     turns = Turns(contenders, options.rounds, options.quiet)
     plane = ControlPlane.start(etcd_flags=["--unsafe-no-fsync=false"], apiserver_flags=[NO_PROTECTION])
     parts: list[str] = []
@@ -266,6 +268,7 @@ async def _memory(bench: Bench, plane: ControlPlane, turns: Turns[Contender], vo
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--what", nargs="+", choices=PARTS, default=PARTS, help="parts of the bench")
+    parser.add_argument("--least", action="store_true", help="also the least that Python can do (bench/least_provisioner.py)")
     parser.add_argument("--count", type=int, default=500, help="claims at once without a client limit")
     parser.add_argument("--shipped", type=int, default=40, help="claims at once with flags as shipped")
     parser.add_argument("--singles", type=int, default=100, help="claims one after the other")
