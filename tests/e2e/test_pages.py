@@ -111,10 +111,10 @@ class Desk:
 
     def _here(self, text: str) -> str:
         """The text with this desk's places."""
-        text = re.sub(r"(?<![\w/])\.venv/bin/", f"{BIN}/", text)
+        text = text.replace("/run/csi/socket", "/tmp/csi.sock").replace("/tmp/", f"{self.folder}/tmp/")
+        text = re.sub(r"(?<![\w/])\.venv/bin/", f"{BIN}/", text)  # (may be in /tmp itself)
         if re.match(r"(csi-\w|snapshot-controller)", text):
             text += " --kubeconfig FILE"  # the page has a pod with an account of its own
-        text = text.replace("/run/csi/socket", "/tmp/csi.sock").replace("/tmp/", f"{self.folder}/tmp/")
         text = re.sub(r"^(csi-\w|snapshot-controller|mooring )", rf"{BIN}/\1", text)
         text = text.replace("$HOME/.kube/config", str(self.kubeconfig)).replace("--kubeconfig FILE", f"--kubeconfig {self.kubeconfig}")
         text = text.replace("/PID/", f"/{self._plane()}/").replace("/…/", f"{self.folder}/tmp/*/")
