@@ -127,7 +127,7 @@ async def _told(world: Resizing) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for event in await world.list(EVENTS):
         base, _, own = event["involvedObject"].get("name", "").rpartition("-")
-        if event["type"] == "Warning" and world(base) == f"{base}-{own}":
+        if event.get("type") == "Warning" and world(base) == f"{base}-{own}":
             assert event["reason"] == (names.MODIFY_FAILED if BAD[base].vac else names.RESIZE_FAILED)
             assert len(event["message"].encode()) <= 1024
             found.setdefault(base, []).append(event["message"])

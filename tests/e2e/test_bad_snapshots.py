@@ -193,8 +193,8 @@ async def _told(world: Snapshots) -> dict[str, list[str]]:
     of_content = {one["metadata"]["name"]: one["spec"]["volumeSnapshotRef"]["name"] for one in await world.list(VSC)}
     found: dict[str, list[str]] = defaultdict(list)
     for event in await world.list(EVENTS):
-        assert len(event["message"].encode()) <= 1024
-        if event["type"] == "Warning":
+        assert len(event.get("message", "").encode()) <= 1024
+        if event.get("type") == "Warning":
             name = event["involvedObject"].get("name", "")
             found[of_content.get(name, name)].append(event["message"])
     return found

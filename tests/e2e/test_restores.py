@@ -92,7 +92,7 @@ async def test_a_claim_is_filled_from_a_snapshot_of_the_others(
 
 async def _refuses_the_small_one(world: Snapshots) -> None:
     async def told() -> bool:
-        about = [event["message"] for event in await world.list(EVENTS) if event["involvedObject"]["name"] == "small"]
+        about = [event["message"] for event in await world.list(EVENTS) if event["involvedObject"].get("name") == "small"]
         return any("is less than the size" in text for text in about)
 
     await world.until(told, what="the small claim is refused")

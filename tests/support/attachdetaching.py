@@ -194,7 +194,7 @@ class AttachDetachWorld(ClusterWorld):
 
     async def told(self, pod: str) -> list[tuple[str, str, str]]:
         """Type, reason and text of what the pod heard, oldest first."""
-        found = [one for one in await self.list(EVENTS) if one["involvedObject"]["name"] == pod]
+        found = [one for one in await self.list(EVENTS) if one["involvedObject"].get("name") == pod]
         return [(one["type"], one["reason"], one["message"]) for one in sorted(found, key=lambda one: str(one["metadata"]["name"]))]
 
     async def wait_told(self, pod: str, reason: str, text: str = "") -> str:

@@ -141,7 +141,7 @@ class ClusterWorld(ClusterUser):
     async def events(self, name: str) -> list[tuple[str, str, str, int]]:
         """Type, reason, message and count of what was told about the object of this name."""
         await self.recorder.drain(10.0)
-        found = [event for event in await self.list(EVENTS) if event["involvedObject"]["name"] == name]
+        found = [event for event in await self.list(EVENTS) if event["involvedObject"].get("name") == name]
         return [(event["type"], event["reason"], event["message"], event.get("count", 1)) for event in found]
 
     # -- running and waiting

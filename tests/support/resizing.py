@@ -253,7 +253,7 @@ class ResizerWorld(ClusterWorld):
 
     async def told(self, name: str = "claim") -> list[tuple[str, str, str]]:
         """Type, reason and message of the claim's events, each as often as it happened."""
-        found = [event for event in await self.list(EVENTS) if event["involvedObject"]["name"] == name]
+        found = [event for event in await self.list(EVENTS) if event["involvedObject"].get("name") == name]
         return [(event["type"], event["reason"], event["message"]) for event in found for _ in range(event.get("count", 1))]
 
     async def event(self, reason: str, text: str = "") -> tuple[str, str]:
