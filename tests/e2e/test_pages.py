@@ -111,8 +111,9 @@ class Desk:
 
     def _here(self, text: str) -> str:
         """The text with this desk's places."""
-        text = text.replace("/run/csi/socket", "/tmp/csi.sock").replace("/tmp/", f"{self.folder}/tmp/")
-        text = re.sub(r"(?<![\w/])\.venv/bin/", f"{BIN}/", text)  # (may be in /tmp itself)
+        parts = text.replace("/run/csi/socket", "/tmp/csi.sock").split(str(ROOT))  # (which may be in /tmp itself)
+        text = str(ROOT).join(part.replace("/tmp/", f"{self.folder}/tmp/") for part in parts)
+        text = re.sub(r"(?<![\w/])\.venv/bin/", f"{BIN}/", text)
         if re.match(r"(csi-\w|snapshot-controller)", text):
             text += " --kubeconfig FILE"  # the page has a pod with an account of its own
         text = re.sub(r"^(csi-\w|snapshot-controller|mooring )", rf"{BIN}/\1", text)
