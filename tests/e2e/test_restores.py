@@ -12,7 +12,6 @@ from typing import Final
 
 import pytest
 
-from mooring.api.core import EVENTS
 from mooring.csi.proto import csi_pb2 as csi
 from mooring.sidecars.provisioner import names
 from tests.e2e.snapshot_world import FLAGS, PV, PVC, VS, VSC, Snapshots, a_world
@@ -92,8 +91,7 @@ async def test_a_claim_is_filled_from_a_snapshot_of_the_others(
 
 async def _refuses_the_small_one(world: Snapshots) -> None:
     async def told() -> bool:
-        about = [event["message"] for event in await world.list(EVENTS) if event["involvedObject"].get("name") == "small"]
-        return any("is less than the size" in text for text in about)
+        return any("is less than the size" in event["message"] for event in await world.events_about("small"))
 
     await world.until(told, what="the small claim is refused")
 

@@ -14,7 +14,7 @@ import itertools
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
-from mooring.api.core import EVENTS, NODES, PERSISTENT_VOLUME_CLAIMS
+from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS
 from mooring.api.nodes import OUT_OF_SERVICE_TAINT
 from mooring.api.pods import PODS
 from mooring.api.storage import VOLUME_ATTACHMENTS
@@ -194,7 +194,7 @@ class AttachDetachWorld(ClusterWorld):
 
     async def told(self, pod: str) -> list[tuple[str, str, str]]:
         """Type, reason and text of what the pod heard, oldest first."""
-        found = [one for one in await self.list(EVENTS) if one["involvedObject"].get("name") == pod]
+        found = await self.events_about(pod)
         return [(one["type"], one["reason"], one["message"]) for one in sorted(found, key=lambda one: str(one["metadata"]["name"]))]
 
     async def wait_told(self, pod: str, reason: str, text: str = "") -> str:

@@ -100,6 +100,10 @@ class ClusterUser:
 
         await self.until(is_gone, wait_s, f"{kind.name} {name} is gone")
 
+    async def events_about(self, name: str) -> list[Json]:
+        """Those that name this object. On a shared server others may have left some that name none."""
+        return [event for event in await self.list(EVENTS) if event["involvedObject"].get("name") == name]
+
 
 class ClusterWorld(ClusterUser):
     def __init__(self, faults: ServerFaults | None = None, *, seed: int = 7) -> None:
@@ -141,7 +145,7 @@ class ClusterWorld(ClusterUser):
     async def events(self, name: str) -> list[tuple[str, str, str, int]]:
         """Type, reason, message and count of what was told about the object of this name."""
         await self.recorder.drain(10.0)
-        found = [event for event in await self.list(EVENTS) if event["involvedObject"].get("name") == name]
+        found = await self.events_about(name)
         return [(event["type"], event["reason"], event["message"], event.get("count", 1)) for event in found]
 
     # -- running and waiting

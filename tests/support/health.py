@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from mooring.api.coordination import LEASES, NODE_LEASE_NAMESPACE
-from mooring.api.core import EVENTS, NODES
+from mooring.api.core import NODES
 from mooring.api.pods import PODS
 from mooring.apiserver.local import ServerFaults
 from mooring.base.clock import LoopClock, rfc3339
@@ -143,8 +143,8 @@ class NodeTenant(ClusterUser):
         return next((one for one in ((pod or {}).get("status") or {}).get("conditions", []) if one["type"] == type), None)
 
     async def told(self, base: str) -> list[tuple[str, str, str, str]]:
-        """Component, type, reason and message of the events about the object of this name. The server's own may be about none."""
-        found = [event for event in await self.list(EVENTS) if event["involvedObject"].get("name") == self(base)]
+        """Component, type, reason and message of the events about the object of this name."""
+        found = await self.events_about(self(base))
         return [(event["source"]["component"], event["type"], event["reason"], event["message"]) for event in found]
 
     # -- waiting

@@ -14,7 +14,7 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from mooring.api.core import EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
 from mooring.apiserver.local import ServerFaults
 from mooring.control.events import EventRecorder
@@ -161,7 +161,7 @@ class ProvisioningWorld(ClusterWorld):
 
     async def told_of(self, name: str = "c") -> list[tuple[str, str]]:
         """Reason and message of the claim's events, each as often as it happened."""
-        found = [event for event in await self.list(EVENTS) if event["involvedObject"].get("name") == name]
+        found = await self.events_about(name)
         return [(event["reason"], event["message"]) for event in found for _ in range(event.get("count", 1))]
 
     async def event(self, reason: str, name: str = "c", text: str = "", wait_s: float = WAIT_S) -> str:

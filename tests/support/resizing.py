@@ -15,7 +15,7 @@ import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
-from mooring.api.core import EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.meta import Kind
 from mooring.api.storage import STORAGE_CLASSES, VOLUME_ATTRIBUTES_CLASSES
 from mooring.apiserver.local import ServerFaults
@@ -253,7 +253,7 @@ class ResizerWorld(ClusterWorld):
 
     async def told(self, name: str = "claim") -> list[tuple[str, str, str]]:
         """Type, reason and message of the claim's events, each as often as it happened."""
-        found = [event for event in await self.list(EVENTS) if event["involvedObject"].get("name") == name]
+        found = await self.events_about(name)
         return [(event["type"], event["reason"], event["message"]) for event in found for _ in range(event.get("count", 1))]
 
     async def event(self, reason: str, text: str = "") -> tuple[str, str]:
