@@ -10,7 +10,7 @@ import argparse
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from bench.claims import a_volume
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume, PersistentVolumeClaim
@@ -27,10 +27,10 @@ from mooring.kube.cluster import EventType
 
 T = TypeVar("T")
 
-AT_ONCE: Final = 100
+AT_ONCE = 100
 """As --worker-threads has it."""
-CALL: Final = Call(timeout_s=10.0)
-MINE: Final = "volume.kubernetes.io/storage-provisioner"
+CALL = Call(timeout_s=10.0)
+MINE = "volume.kubernetes.io/storage-provisioner"
 
 
 class LeastProvisioner:
