@@ -100,9 +100,10 @@ async def run_dev(
 
                 async with answering(plane.folder, Switches(plane.nodes, cluster, options.patience).by_turn):
                     with on_enter(invite) as can_enter:
+                        asked.ready()
                         invite()
                         async with unused_told(Runtime(cluster, clock, randomness, Metrics()), story), view(plane):
-                            await asked.when_ready()
+                            await asked.wait()
                 if not options.state:
                     await end_pods(plane.nodes, plane.cluster, traced, story, clock, ending)
         for line in breaches.summary():
@@ -168,9 +169,12 @@ class _Asked:
         if not self.is_ready:
             self._limit.reschedule(0.0)
 
-    async def when_ready(self) -> None:
-        """Returns when the end is asked for, which cancels nothing from now on."""
+    def ready(self) -> None:
+        """An end that is asked for cancels nothing from now on."""
         self.is_ready = True
+
+    async def wait(self) -> None:
+        """Returns when the end is asked for."""
         await self._event.wait()
 
 
