@@ -14,6 +14,8 @@ import json
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from mooring.api.meta import Kind
 from mooring.kube.cluster import EVERYTHING, Cluster, Page, Request, Selection, Verb, WatchEvent
 from mooring.kube.errors import ApiError, Conflict, Forbidden, Gone, Invalid, ServerError, TooManyRequests, Unreachable
@@ -105,7 +107,7 @@ class Line(Cluster):
         what = what_of(request)
         fate = await self._asked(what, request)
         limit = min(request.limit, self._world.plan.list_limit or request.limit)
-        page: Page[Any] = await self._world.cluster.ask(dataclasses.replace(request, limit=limit))
+        page: Page[Any] = await self._world.cluster.ask(msgspec.structs.replace(request, limit=limit))
         await self._answered(fate)
         await self._doors.grow_old(what)
         self._tell(f"{what}: {len(page.items)} at {page.resource_version}{', more to come' if page.continue_token else ''}")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from mooring.inspect.doctor.checks import findings_in
 from mooring.inspect.doctor.files import Files
@@ -91,7 +92,7 @@ def an_inventory(text: str, folder: Path, *, of_files: bool = True) -> Inventory
     read, inventory = Inventory(NOW_S, of_files=True), Inventory(NOW_S, of_files=False)
     Files(read).read(str(file))
     for item in (item for kind in READ for item in read.all(kind)):
-        inventory.put(dataclasses.replace(item, marks=None))
+        inventory.put(msgspec.structs.replace(item, marks=None))
     return read if of_files else inventory
 
 

@@ -434,6 +434,53 @@ def test_no_constructor_takes_many_arguments() -> None:
     assert set(WIDE_CONSTRUCTORS) == {name for name, count in counts.items() if count > CONSTRUCTOR_ARGUMENTS_MAX}
 
 
+# -- records
+
+OWN_DATACLASSES = {
+    **dict.fromkeys(("Candidate", "LeaseRecord", "LeaseTimes", "Sighting"), "control/lease/record.py"),  # --help loads it
+    "WritePlan": "cluster/binder/scheduling/decide.py",  # of an abstract class
+    "DevOptions": "dev/options.py",  # of a record with flags
+    "Tls": "kube/client/config.py",  # a default of a record with a hidden field
+    **dict.fromkeys(("Passed", "_Asked"), "conform/proxy/proxy.py"),  # with an Rpc, which is a descriptor too
+    "Recorded": "conform/record/lines.py",
+}
+"""Records above `csi` that are dataclasses for a reason that their fields do not show."""
+
+
+def in_rooms_of_structs(path: Path) -> bool:
+    """Rooms that no program loads which runs without msgspec: `--help`, the registrar and the probe do."""
+    return not below_src(path).startswith(("base/", "wire/", "csi/", "cli/", "sidecars/registrar/", "sidecars/livenessprobe/"))
+
+
+def is_dataclass(record: ast.ClassDef) -> bool:
+    return any("dataclass(" in ast.unparse(way) for way in record.decorator_list)
+
+
+def needs_a_dataclass(record: ast.ClassDef) -> bool:
+    """It has flags, a field that is hidden, or of its own in another way; or it remembers what it has computed."""
+    for row in record.body:
+        value = row.value if isinstance(row, ast.AnnAssign) else None
+        if _is_said(row) or (isinstance(value, ast.Call) and {one.arg for one in value.keywords} - {"default_factory"}):
+            return True
+        if isinstance(row, ast.FunctionDef) and any(ast.unparse(one).endswith("cached_property") for one in row.decorator_list):
+            return True
+    return False
+
+
+def test_a_record_is_a_struct() -> None:
+    """Decision 0022. A dataclass takes seventy times as long to define, six times as long to make."""
+    found = {
+        (one.name, below_src(path))
+        for path in SOURCES
+        if in_rooms_of_structs(path)
+        for one in ast.walk(parsed(path))
+        if isinstance(one, ast.ClassDef)
+        and any("dataclass(" in ast.unparse(way) for way in one.decorator_list)
+        and not needs_a_dataclass(one)
+    }
+    assert set(OWN_DATACLASSES.items()) == found
+
+
 # -- options
 
 

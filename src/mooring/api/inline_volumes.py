@@ -6,10 +6,11 @@ name into paths on nodes and into messages.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Iterator, Mapping
 from typing import Final
+
+import msgspec
 
 from mooring.api.core import CSIPersistentVolumeSource, ObjectReference, PersistentVolume, PersistentVolumeSpec
 from mooring.api.meta import ObjectMeta
@@ -45,12 +46,11 @@ def _name(volume: Volume, csi: CSIPersistentVolumeSource) -> str:
     return f"{csi.driver}-{csi.volume_handle if disk is None else disk.pd_name}"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class InlineVolumes:
+class InlineVolumes(msgspec.Struct, frozen=True):
     """A pod's own in-tree volumes. by_handle: by driver and handle. problems: by the volume's name why it can't be translated."""
 
-    by_handle: Mapping[tuple[str, str], PersistentVolume] = dataclasses.field(default_factory=dict)
-    problems: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    by_handle: Mapping[tuple[str, str], PersistentVolume] = msgspec.field(default_factory=dict)
+    problems: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     def __iter__(self) -> Iterator[PersistentVolume]:
         return iter(self.by_handle.values())

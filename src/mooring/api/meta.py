@@ -6,7 +6,6 @@ changes travel as patches (`kube/patch.py`). JSON names are camelCase on the wir
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -101,8 +100,7 @@ T_co = TypeVar("T_co", covariant=True)
 U = TypeVar("U")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Kind(Generic[T_co]):
+class Kind(msgspec.Struct, Generic[T_co], frozen=True):
     """A resource and the type of its objects. struct: has `metadata`; `dict` keeps whole objects, for those that PUT."""
 
     group: str

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import re
 from decimal import ROUND_CEILING, ROUND_UP, Context, Decimal
 from typing import Final
+
+import msgspec
 
 PATTERN_TEXT: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
@@ -22,8 +23,7 @@ _EXACT: Final = Context(prec=4 * 10_000)
 """For calculations that must not lose a digit of any quantity."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Quantity:
+class Quantity(msgspec.Struct, frozen=True):
     """An amount, and how it is written. style: binary, decimal or exponent."""
 
     value: Decimal

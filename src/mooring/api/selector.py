@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import re
 from collections import deque
 from collections.abc import Mapping
+
+import msgspec
 
 from mooring.api import names
 
@@ -17,8 +18,7 @@ _KEPT_MAX = 1024
 """Letters of a selector that is read once and not again."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(msgspec.Struct, frozen=True):
     """One condition. operator: in, notin, exists, absent, <, >."""
 
     key: str
@@ -47,8 +47,7 @@ class Requirement:
         return number < int(bound) if self.operator == "<" else number > int(bound)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Selector:
+class Selector(msgspec.Struct, frozen=True):
     """All requirements must hold; none: everything matches."""
 
     requirements: tuple[Requirement, ...] = ()

@@ -7,9 +7,10 @@ policy.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Any, Final
+
+import msgspec
 
 from mooring.base.clock import rfc3339
 
@@ -22,8 +23,7 @@ _FINALIZER_OF: Final = {"Foreground": FOREGROUND, "Orphan": ORPHAN, "Background"
 GENERATION_MAX: Final = 2**63 - 1
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class DeleteOptions:
+class DeleteOptions(msgspec.Struct, frozen=True):
     """uid, resource_version: preconditions. grace_s: None for the object's own. propagation: "" for the default."""
 
     uid: str | None = None
@@ -79,9 +79,9 @@ def in_force(options: DeleteOptions, meta: Json, *, follows: bool, orphans: bool
     """With the policy that counts. follows: somebody looks after dependents. orphans: the kind's stay where nothing is said, also not by
     a finalizer of the object's own."""
     if not follows:
-        return dataclasses.replace(options, propagation="", orphan_dependents=None)
+        return msgspec.structs.replace(options, propagation="", orphan_dependents=None)
     said = not options.says_nothing or says_who_follows(meta.get("finalizers"))
-    return options if said or not orphans else dataclasses.replace(options, propagation="Orphan")
+    return options if said or not orphans else msgspec.structs.replace(options, propagation="Orphan")
 
 
 def says_who_follows(finalizers: Iterable[str] | None) -> bool:

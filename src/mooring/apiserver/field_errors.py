@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -17,8 +16,7 @@ _TEXT_MAX: Final = 1000
 _CAUSES_LETTERS_MAX: Final = 256 * 1024
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class FieldCause:
+class FieldCause(msgspec.Struct, frozen=True):
     """One wrong field. reason: FieldValueInvalid, FieldValueRequired, ..."""
 
     reason: str

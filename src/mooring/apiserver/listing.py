@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import dataclasses
 from collections.abc import Iterator
 from typing import Final
 
@@ -26,8 +25,7 @@ _VERSION_DIGITS_MAX: Final = 19  # of a signed 64-bit number
 _MATCHES: Final = ("Exact", "NotOlderThan")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ListOptions:
+class ListOptions(msgspec.Struct, frozen=True):
     """The query of a list. limit: 0 for all."""
 
     resource_version: str = ""
@@ -39,8 +37,7 @@ class ListOptions:
 PLAIN_LIST = ListOptions()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(msgspec.Struct, frozen=True):
     """The state to show. rv: None for the newest, else exactly that version. after: the last key of the page before."""
 
     rv: int | None = None
@@ -75,7 +72,7 @@ def moment_of(options: ListOptions, current: int, floor: int, *, namespaced: boo
     """
     check_match(options)
     if options.resource_version == "0" and cached:
-        options = dataclasses.replace(options, limit=0)
+        options = msgspec.structs.replace(options, limit=0)
     if options.continue_token:
         return _continued(options, current, floor, namespaced)
     version = parse_version(options.resource_version)
@@ -158,8 +155,7 @@ def _wrong_match(options: ListOptions) -> Iterator[FieldCause]:
         yield field_errors.forbidden(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class WatchOptions:
+class WatchOptions(msgspec.Struct, frozen=True):
     """The query of a watch. send_initial_events: None when it is not given. timeout_s: 0 leaves it to the server."""
 
     resource_version: str = ""
@@ -169,8 +165,7 @@ class WatchOptions:
     timeout_s: float = 0.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class WatchStart:
+class WatchStart(msgspec.Struct, frozen=True):
     """version: changes after it are sent. initial: everything that is there comes first."""
 
     version: int
@@ -209,8 +204,7 @@ REQUIREMENTS_MAX: Final = 500
 _METADATA_FIELDS = frozenset({"metadata.name", "metadata.namespace"})
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ListScope:
+class ListScope(msgspec.Struct, frozen=True):
     """namespace: None is all."""
 
     namespace: str | None = None

@@ -12,6 +12,8 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
+import msgspec
+
 from mooring.api import names
 from mooring.api.meta import Key
 from mooring.apiserver import deletion
@@ -63,8 +65,7 @@ class StoredObjects(Protocol):
     def new_id(self) -> str: ...
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ApiCall:
+class ApiCall(msgspec.Struct, frozen=True):
     """A request to be answered. resource, key: its object; for a kind without objects the kind itself, and a key without name.
 
     body: decoded by the asked kind's shape, and written to. tokens: None where nobody can sign.
@@ -84,8 +85,7 @@ Answer = Callable[[ApiCall], Json]
 """A function of the call: it reads and writes through the store, and does nothing else."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Action:
+class Action(msgspec.Struct, frozen=True, kw_only=True):
     """A sub-resource beside /status. Exactly one of asks, part, prepare and connect is set.
 
     asks: POST of another kind that is answered and not kept: /binding, /eviction, /token. prepare: GET, PUT and PATCH of the object itself,
@@ -124,8 +124,7 @@ def _keep_status(new: Json, old: Json, _now: float) -> None:
         new["status"] = old["status"]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class StorageVersion:
+class StorageVersion(msgspec.Struct, frozen=True, eq=False):
     """The conversion of a kind whose objects are stored in another shape.
 
     storage: their path in the store; kinds with the same one show the same objects. decode: from the stored shape. encode: to it; the
@@ -137,8 +136,7 @@ class StorageVersion:
     encode: Callable[[Json, Json | None], Json]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CustomColumn:
+class CustomColumn(msgspec.Struct, frozen=True):
     """A column of a table. cell: its value for an object, None without one."""
 
     name: str
@@ -149,8 +147,7 @@ class CustomColumn:
     cell: Callable[[Json], Any]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ScalePaths:
+class ScalePaths(msgspec.Struct, frozen=True):
     """Where the scale sub-resource finds its numbers, as steps into the object. selector: () where there is none."""
 
     spec_replicas: tuple[str, ...]
@@ -158,8 +155,7 @@ class ScalePaths:
     selector: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False, slots=True)
-class Custom:
+class Custom(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A custom kind. schema: the openAPIV3Schema of its definition. columns: after the name; () for the usual ones.
 
     deprecation: the warning of a deprecated version, "" for others.

@@ -7,7 +7,6 @@ list at an older resource version is the current list with the later changes und
 from __future__ import annotations
 
 import bisect
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -98,8 +97,7 @@ class StoredChange:
         return (EventType.DELETED, self.gone) if was else None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class HistoryLimits:
+class HistoryLimits(msgspec.Struct, frozen=True):
     """How much a kind remembers. A change is forgotten by count, by bytes or by age, whichever comes first."""
 
     changes_max: int = 16_384
@@ -258,8 +256,7 @@ class StoreView:
                 yield stored.whole()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(msgspec.Struct, frozen=True):
     """A list or a page of it. remaining: None where it is not known."""
 
     items: tuple[Stored, ...]
@@ -278,8 +275,7 @@ class Listing:
         return meta
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Written:
+class Written(msgspec.Struct, frozen=True):
     """The result of a create, update or patch. gone: the last finalizer went, and the object with it."""
 
     stored: Stored
@@ -288,8 +284,7 @@ class Written:
     warnings: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Deleted:
+class Deleted(msgspec.Struct, frozen=True):
     """gone: False when finalizers hold the object, which is then marked."""
 
     stored: Stored

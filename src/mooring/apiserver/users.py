@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+import msgspec
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class RequestUser:
+
+class RequestUser(msgspec.Struct, frozen=True):
     name: str
     groups: tuple[str, ...] = ()
     uid: str = ""
-    extra: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    extra: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
 
 
 OWNER = RequestUser("mooring-admin", ("system:masters", "system:authenticated"))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Sequence
 from typing import Final
+
+import msgspec
 
 from mooring.apiserver.durability import Durability
 from mooring.apiserver.listing import ListScope
@@ -22,8 +23,7 @@ _LOOKS: Final = 20_000
 """Steps of work to find out what a selector leaves of objects or changes, for one batch: some milliseconds."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class WatchItem:
+class WatchItem(msgspec.Struct, frozen=True):
     """One line of a watch. stored: None for a BOOKMARK. initial_end: the bookmark after everything that was there."""
 
     type: EventType

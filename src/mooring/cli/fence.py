@@ -16,6 +16,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TextIO, TypeVar
 
+import msgspec
+
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, DURATION, STRING, word_of
 from mooring.base.flags import Parsed, UsageError, flag
@@ -212,7 +214,7 @@ class FenceCommand(NodeCommand[FenceFlags]):
             return None
         facts = await self._fence.facts(None)
         await self._ask()
-        return fence_points(dataclasses.replace(facts, prover=self._answer))
+        return fence_points(msgspec.structs.replace(facts, prover=self._answer))
 
     async def _ask(self) -> None:
         """The prover speaks last: machines are switched on while a Lease is watched, and while a question waits for its answer."""

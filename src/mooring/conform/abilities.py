@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
+
+import msgspec
 
 from mooring.csi import capabilities
 from mooring.csi.proto import csi_pb2 as csi
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Abilities:
+class Abilities(msgspec.Struct, frozen=True):
     """node_id: of the node that answers, "" for a driver without a node service. volumes_max: 0 for no limit."""
 
     words: frozenset[str]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import os
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from mooring.base.clock import Clock
 from mooring.base.randomness import Random
@@ -35,8 +36,7 @@ _NO_MOUNT: Final = (NOT_THERE, ELSEWHERE)
 """Calls about a volume that is not at its path may fail."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """The end of a call. breaches: whether the book has found something in it."""
 
     response: Any

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
+
+import msgspec
 
 from mooring.csi.book.rule import Rule
 
@@ -18,8 +19,7 @@ class Stopped(Exception):
     """The check can't go on: a call failed that must succeed. What is wrong is found already."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Check:
+class Check(msgspec.Struct, frozen=True):
     """name: as on the command line. about: what is asked, in a sentence. rule: of the book, to which it belongs.
 
     needs: abilities without which it is skipped, as in `Controller.LIST_VOLUMES`. sanity: the tests of csi-sanity that ask the same.

@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+import msgspec
 from google.protobuf.message import Message
 
 from mooring.base.text import shortened, visible
@@ -73,7 +74,7 @@ class Finder:
         if known is None:
             self.findings.append(finding)
         elif (finding.is_own and not self.findings[known].is_own) or self.findings[known].check == INTRODUCTION:
-            self.findings[known] = dataclasses.replace(finding, output=finding.output or self.findings[known].output)
+            self.findings[known] = msgspec.structs.replace(finding, output=finding.output or self.findings[known].output)
 
     def _follows(self, breach: Breach) -> bool:
         """True for what is found already: the call fails in any case, or an object is gone that a run deletes."""
@@ -107,7 +108,7 @@ class Finder:
         """The driver's last lines, which are known only after the breach."""
         for number, one in enumerate(self.findings):
             if one.key == (rule.number, rpc.name) and not one.output:
-                self.findings[number] = dataclasses.replace(one, output=self._stripped(lines, request))
+                self.findings[number] = msgspec.structs.replace(one, output=self._stripped(lines, request))
 
     def has_found(self, rule: Rule, rpc: Rpc[Any, Any]) -> bool:
         """True for a rule that any check has found broken by this call."""

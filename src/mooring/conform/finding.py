@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import shlex
 from typing import Any, Final
 
+import msgspec
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
@@ -25,8 +25,7 @@ MADE_TWICE: Final = frozenset(
 _MOUNTING: Final = ("NodeStageVolume", "NodePublishVolume")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """check: the name of the one that showed it. is_own: that check asks about the very rule; others meet it on their way.
 
     output: the driver's last lines, where they say more. others: how many more checks have met it.

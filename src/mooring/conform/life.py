@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
+
+import msgspec
 
 from mooring.conform.asker import Asker
 from mooring.conform.check import Stopped
@@ -44,8 +45,7 @@ async def is_known(asker: Asker, volume: csi.Volume) -> None:
         raise Stopped(told(f"ValidateVolumeCapabilities failed: {outcome.error}", request))
 
 
-@dataclasses.dataclass(slots=True)
-class Life:
+class Life(msgspec.Struct):
     """A volume on its way to a pod. context: publish_context, once the volume is published."""
 
     asker: Asker
@@ -53,7 +53,7 @@ class Life:
     capability: csi.VolumeCapability
     staging: str
     target: str
-    context: dict[str, str] = dataclasses.field(default_factory=dict)
+    context: dict[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def identity(self) -> str:

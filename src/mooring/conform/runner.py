@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from collections.abc import Callable, Sequence
+
+import msgspec
 
 from mooring.base.clock import Clock
 from mooring.conform import abilities as able
@@ -28,8 +29,7 @@ class End(enum.Enum):
     """It could not go on: a call failed for which another check has found the rule already."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Result:
+class Result(msgspec.Struct, frozen=True):
     """how a check ended. note: why, for one that was skipped or stopped. findings: those that are told with it, known after the last check.
 
     rules: the numbers of all that it saw broken.
@@ -43,14 +43,13 @@ class Result:
     rules: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(slots=True)
-class Report:
+class Report(msgspec.Struct):
     """driver: its name and version. left: what could not be deleted. is_whole: False after Ctrl-C. unmade: checks left out by then."""
 
     driver: str = ""
-    results: list[Result] = dataclasses.field(default_factory=list)
-    findings: list[Finding] = dataclasses.field(default_factory=list)
-    left: list[str] = dataclasses.field(default_factory=list)
+    results: list[Result] = msgspec.field(default_factory=list)
+    findings: list[Finding] = msgspec.field(default_factory=list)
+    left: list[str] = msgspec.field(default_factory=list)
     is_whole: bool = False
     unmade: int = 0
     obstacle: str = ""
@@ -86,9 +85,9 @@ async def run(asker: Asker, checks: Sequence[Check], clock: Clock, report: Repor
     finally:
         report.left += await cleaned(asker)
         report.findings = [
-            dataclasses.replace(one, others=len(asker.met[one.key] - {one.check, INTRODUCTION, CLEANING})) for one in asker.findings
+            msgspec.structs.replace(one, others=len(asker.met[one.key] - {one.check, INTRODUCTION, CLEANING})) for one in asker.findings
         ]
-        report.results = [dataclasses.replace(one, findings=report.shown_by(one.check.name)) for one in report.results]
+        report.results = [msgspec.structs.replace(one, findings=report.shown_by(one.check.name)) for one in report.results]
 
 
 def ordered(checks: Sequence[Check], asker: Asker) -> list[Check]:

@@ -14,9 +14,10 @@ before the caches run; a share that comes later asks for some of these, and gets
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
+
+import msgspec
 
 from mooring.api.meta import Kind, Object
 from mooring.control.order import ORDER
@@ -30,8 +31,7 @@ from mooring.kube.cluster import EVERYTHING, Selection
 T = TypeVar("T", bound=Object)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Kept:
+class _Kept(msgspec.Struct, frozen=True):
     """Names one informer: two selections of one kind are two watches."""
 
     resource: str
@@ -51,16 +51,14 @@ class _Fields:
             self.choices.append(choice)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Whole:
+class _Whole(msgspec.Struct, frozen=True):
     """One informer as it runs."""
 
     informer: Informer[Any]
     fields: _Fields
 
 
-@dataclasses.dataclass(slots=True)
-class _Own:
+class _Own(msgspec.Struct):
     """One informer as these caches have it: itself, or a share."""
 
     informer: Informer[Any]

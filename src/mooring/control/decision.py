@@ -8,9 +8,10 @@
 from __future__ import annotations
 
 import abc
-import dataclasses
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from typing import Any, Final, Generic, TypeVar
+
+import msgspec
 
 from mooring.base.errors import MooringError
 from mooring.control.result import Because, Problem, Result
@@ -36,8 +37,7 @@ class Changing(abc.ABC):
         """The same without that, or with that as it is now."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Decision(Generic[A]):
+class Decision(msgspec.Struct, Generic[A], frozen=True):
     """The next work for one object. A room's own facts stand in its actions.
 
     because: the reason, for people alone: it is shown, logged and printed, and steers nothing.
@@ -63,7 +63,7 @@ class Decision(Generic[A]):
         if not any(isinstance(action, Changing) for action in self.actions):
             return self
         actions: tuple[Any, ...] = tuple(action.kept() if isinstance(action, Changing) else action for action in self.actions)
-        return dataclasses.replace(self, actions=actions)
+        return msgspec.structs.replace(self, actions=actions)
 
 
 class Failed(MooringError):
@@ -93,8 +93,7 @@ class Failed(MooringError):
         self.is_unanswered, self.problem = is_unanswered, problem
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Deciding(Generic[K, A]):
+class Deciding(msgspec.Struct, Generic[K, A], frozen=True):
     """How a controller comes from a key to its result; it goes there in `Controller`.
 
     decide: pure; nothing is awaited between it and the first action. perform: carries out the actions; it raises Failed, Stale, ApiError,

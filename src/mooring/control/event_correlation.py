@@ -10,10 +10,11 @@ before each failure takes it all, and the Warning is never sent again.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Final, Generic, TypeVar
+
+import msgspec
 
 from mooring.api.core import ObjectReference
 from mooring.base.clock import Instant
@@ -65,8 +66,7 @@ class Recent(Generic[V]):
             self._values.popitem(last=False)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Occurrence:
+class Occurrence(msgspec.Struct, frozen=True):
     """Something that happened to an object, before it is an Event. at: RFC 3339."""
 
     ref: ObjectReference
@@ -82,8 +82,7 @@ class Occurrence:
         return ref.api_version, ref.kind, ref.namespace, ref.name, ref.uid
 
 
-@dataclasses.dataclass(slots=True)
-class CorrelatedEvent:
+class CorrelatedEvent(msgspec.Struct):
     """Occurrences that make one Event. name: the Event's, "" as long as it was not created."""
 
     count: int
@@ -104,7 +103,7 @@ class Correlator:
         kind = (occurrence.about, occurrence.type, occurrence.reason)
         if self._is_one_of_many(kind, occurrence.message, now):
             tally = self._count((kind, None), occurrence, now)
-            occurrence = dataclasses.replace(occurrence, message=COMBINED_PREFIX + occurrence.message)
+            occurrence = msgspec.structs.replace(occurrence, message=COMBINED_PREFIX + occurrence.message)
         else:
             tally = self._count((kind, occurrence.ref.field_path, occurrence.message), occurrence, now)
         return (occurrence, tally) if self._may_speak((occurrence.about, occurrence.type), now) else None

@@ -9,9 +9,10 @@ str(VolumeMissing("pv-1")) == 'waits for PersistentVolume "pv-1"'
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
-from typing import TypeVar, dataclass_transform
+from typing import TypeVar, cast, dataclass_transform
+
+import msgspec
 
 T = TypeVar("T")
 
@@ -27,7 +28,8 @@ def reason(text: str) -> Callable[[type[T]], type[T]]:
     def made(cls: type[T]) -> type[T]:
         if "__str__" not in cls.__dict__:
             cls.__str__ = lambda self: text.format_map(_Fields(self))  # type: ignore[method-assign]
-        return dataclasses.dataclass(frozen=True, slots=True)(cls)
+        body = {name: value for name, value in cls.__dict__.items() if name not in ("__dict__", "__weakref__")}
+        return cast("type[T]", msgspec.StructMeta(cls.__name__, (msgspec.Struct,), body, frozen=True))
 
     return made
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Protocol
+
+import msgspec
 
 from mooring.base.errors import MooringError
 from mooring.control.reasons import reason
@@ -39,8 +40,7 @@ class Failing:
     error: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Result:
+class Result(msgspec.Struct, frozen=True):
     """The end of a reconcile that did not fail.
 
     because: for people alone: it is shown, logged and printed by `mooring why`; no code depends on its class.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Hashable
+
+import msgspec
 
 from mooring.base.clock import Clock
 from mooring.base.metrics import Metrics
@@ -15,8 +16,7 @@ Explained = Callable[[str, Hashable, Because], None]
 """Called with a controller's name, a key, and the reason of what was decided about it."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Runtime:
+class Runtime(msgspec.Struct, frozen=True):
     """The API server, time, randomness and the registry of metrics. explained: hears every reason, where people watch."""
 
     cluster: Cluster

@@ -42,8 +42,7 @@ class Part(Hashable, Protocol):
     def __or__(self, other: Any) -> Any: ...
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Whole:
+class Whole(msgspec.Struct, frozen=True):
     """Keeps everything."""
 
     def of(self, value: Any) -> Any:
@@ -56,8 +55,7 @@ class Whole:
 WHOLE: Final = Whole()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Entries:
+class Entries(msgspec.Struct, frozen=True):
     """Keeps the entries of these names of a mapping; None when none is left."""
 
     names: frozenset[str]
@@ -69,8 +67,7 @@ class Entries:
         return Entries(self.names | other.names) if isinstance(other, Entries) else WHOLE
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Items:
+class Items(msgspec.Struct, frozen=True):
     """Keeps a part of each item of a tuple that a test lets through; None when none is left. Joins with its equal; two others keep all."""
 
     test: Callable[[Any], bool]
@@ -232,8 +229,7 @@ def items(test: Callable[[Any], bool], each: Part = WHOLE) -> Items:
     return Items(test, each)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Named:
+class Named(msgspec.Struct, frozen=True):
     """A test for `items`: true for the items of this name."""
 
     name: str

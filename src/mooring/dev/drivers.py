@@ -7,12 +7,13 @@ since a socket's path may have 107 bytes.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from mooring.base.clock import Clock
 from mooring.base.ending import Ending
@@ -40,8 +41,7 @@ THEIRS_S: Final = 5.0
 NOT_SERVING_YET: Final = "the driver's program runs, and its socket is not there yet: it must serve on the path that it got for {socket}"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Sockets:
+class Sockets(msgspec.Struct, frozen=True):
     """Where a driver answers. nodes: by name. tells: the driver tells of its calls itself; else their callers do.
 
     patience_s: how long it may take to be there. advice: the next step when it is not. drivers: those of the nodes, started. absent: what
@@ -57,7 +57,7 @@ class Sockets:
     drivers: Mapping[str, NodeDriver]
     absent: str = ABSENT
     apart: NodeDriver | None = None
-    behind: Mapping[str, Path] = dataclasses.field(default_factory=dict)
+    behind: Mapping[str, Path] = msgspec.field(default_factory=dict)
 
     async def until_there(self, path: Path, clock: Clock) -> None:
         """Returns when the driver serves on this path. Raises ConfigError where it never does."""
@@ -82,8 +82,7 @@ class Sockets:
             driver.is_up()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Starter:
+class Starter(msgspec.Struct, frozen=True):
     """folder: the plane's. nodes: their names, at least one. topology: of the reference driver. mounts: False for links in their place.
     controller_apart: a program's controller is a process of its own, so that any node may die; else it is the first node's, too.
     """

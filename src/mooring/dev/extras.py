@@ -6,11 +6,12 @@ definition that Mooring made. One that is there without it is somebody else's, a
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Iterator
 from importlib import resources
 from typing import Any, Final
+
+import msgspec
 
 from mooring.api.definitions import CUSTOM_RESOURCE_DEFINITIONS
 from mooring.apiserver.bodies.yamlbody import parse_yaml
@@ -25,8 +26,7 @@ NO_CONTROLLER: Final = "GetPluginCapabilities does not say CONTROLLER_SERVICE"
 """So nobody asks what the controller can do."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Extras:
+class Extras(msgspec.Struct, frozen=True):
     """The driver's further abilities, and whether snapshots are wanted. grows_on_nodes: there alone, without the controller."""
 
     grows: bool = False

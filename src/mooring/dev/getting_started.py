@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shlex
 from collections.abc import Iterator
 from typing import Any, Final
+
+import msgspec
 
 from mooring.apiserver.bodies.yamlbody import dump_yaml
 from mooring.csi.driver_form import Form, ReferenceDriver, Socket
@@ -15,8 +16,7 @@ from mooring.dev.seed_objects import ATTRIBUTES, WAITS, claim, pod, restored, sn
 from mooring.mounts.namespace import MountSpace
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Commands:
+class Commands(msgspec.Struct, frozen=True):
     """To be typed in another terminal. dev: this program's. examples: prints objects to paste."""
 
     dev: str

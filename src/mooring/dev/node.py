@@ -8,10 +8,11 @@ comes back, all three start again on what is there.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Final
+
+import msgspec
 
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
@@ -34,8 +35,7 @@ STATS_PERIOD_S: Final = 5.0
 """A kubelet asks for the usage of volumes once a minute or less; an author who tries a pod out looks at it for less."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Shared:
+class Shared(msgspec.Struct, frozen=True):
     """All that the nodes of a plane have in common. cluster: the store. breaches: of the book's rules. group: of their
     tasks. lease_s: how long a node's Lease lasts.
     """

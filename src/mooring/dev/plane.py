@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.disk.state import lasting
@@ -60,8 +61,7 @@ LEASE_SHARE: Final = 0.8
 """The share of the grace period that a node's Lease lasts, as by default."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Plane:
+class Plane(msgspec.Struct, frozen=True):
     """The running parts and their addresses.
 
     cluster: the server's store, for parts in this process. socket: the driver's, for its controller calls. state_folder: the reference
@@ -267,6 +267,6 @@ async def _with_faults(
         proxied[path] = folder / f"p{number}"
         await stack.enter_async_context(proxy.serving(proxied[path]))
     moved = {node: proxied[path] for node, path in sockets.nodes.items()}
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         sockets, controller=proxied[sockets.controller], nodes=moved, behind={"": sockets.controller, **sockets.nodes}
     )

@@ -6,12 +6,13 @@ The log is a part of the story: one clock and one form for everything on the scr
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import io
 import re
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Iterator
 from typing import Final, Protocol, TextIO
+
+import msgspec
 
 from mooring.base import log
 from mooring.base.clock import Clock, Instant
@@ -24,16 +25,14 @@ KNOWN_MAX: Final = 1000
 """Things that are remembered; the one that has not come for the longest time is forgotten first, and told in full again."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Again:
+class Again(msgspec.Struct, frozen=True):
     """name: its short name in repeats. words: the repeat's number, and the time of the full text."""
 
     name: str
     words: str
 
 
-@dataclasses.dataclass(slots=True)
-class _Known:
+class _Known(msgspec.Struct):
     name: str
     first_s: float
     count: int = 1
@@ -63,8 +62,7 @@ def _ordinal(number: int) -> str:
     return f"{number}{'th' if number % 100 in (11, 12, 13) else ending}"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class StoryLine:
+class StoryLine(msgspec.Struct, frozen=True):
     """One line. at_s: since the start of the story. who: the caller over the API, or the called part over CSI; via: which of them, or "".
 
     problem: the error, "" for none. seconds: None when nobody waited for it.

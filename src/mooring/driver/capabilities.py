@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
+
+import msgspec
 
 from mooring.csi.driver import RPCS, Rpc
 from mooring.csi.proto import csi_pb2 as csi
@@ -19,8 +20,7 @@ METHODS: Final[Mapping[str, Rpc[Any, Any]]] = RPCS
 """The calls of CSI, by the methods that answer them."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Family:
+class Family(msgspec.Struct, frozen=True):
     """The capabilities of one service.
 
     names: the enumeration that has them. by_methods: those that methods show. by_opting_in: the flags, which an author sets by hand, with
@@ -29,7 +29,7 @@ class Family:
 
     names: Any
     by_methods: Mapping[int, frozenset[str]]
-    by_opting_in: Mapping[int, frozenset[str]] = dataclasses.field(default_factory=dict)
+    by_opting_in: Mapping[int, frozenset[str]] = msgspec.field(default_factory=dict)
 
     def derived(self, methods: Collection[str], flags: Iterable[int]) -> frozenset[int]:
         """The capability numbers. Raises TypeError for a flag that a method should show, or that lacks its methods."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
 from google.protobuf.message import Message
 
 from mooring.csi.book.fields import MADE_PATHS, PATHS, missing, sizes
@@ -24,8 +24,7 @@ _Mode = csi.VolumeCapability.AccessMode
 _FINE_GRAINED_MODES: Final = frozenset({_Mode.SINGLE_NODE_SINGLE_WRITER, _Mode.SINGLE_NODE_MULTI_WRITER})
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Advertised:
+class Advertised(msgspec.Struct, frozen=True):
     """A driver's capabilities, as numbers of the controller's, the plugin's and the node's list."""
 
     controller: frozenset[int]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import inspect
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
 from google.protobuf.message import Message
 
 from mooring.base.clock import Clock, ending_in, time_left_s
@@ -29,8 +29,7 @@ _log = logger(__name__)
 Method = Callable[[Any], Awaitable[Any]]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CallRecord:
+class CallRecord(msgspec.Struct, frozen=True):
     """One call that has ended. request, response: one-line JSON without secrets; response is "" when error is set."""
 
     rpc: str

@@ -11,7 +11,6 @@ with it. As root that is a plain one; for anybody else one in a user namespace, 
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import shutil
@@ -22,12 +21,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 INSTALL: Final = "GOBIN=$HOME/.local/bin go install github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity@v5.6.0"
 _END_S: Final = 30.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SanityRun:
+class SanityRun(msgspec.Struct, frozen=True):
     """The result: the names of the tests by how they ended, and the output of csi-sanity and the driver."""
 
     passed: tuple[str, ...]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Final, TypeVar
 
+import msgspec
 from google.protobuf.message import Message
 
 from mooring.api.core import SecretReference
@@ -29,8 +29,7 @@ class NoRequest(ConfigError):
         super().__init__(text, exit_code=2)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Built:
+class Built(msgspec.Struct, frozen=True):
     """notes: for people, above all that Mooring would not send it now."""
 
     request: Message

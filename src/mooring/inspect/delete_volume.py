@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final
+
+import msgspec
 
 from mooring.base.clock import Clock, Instant
 from mooring.csi.driver import Call, Driver
@@ -17,8 +18,7 @@ FRESH_S: Final = 3.0
 """How long a look is trusted: a volume may find its object at any time, and one deletion may take a minute."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Removal:
+class Removal(msgspec.Struct, frozen=True):
     """look: gives a new report. named: as for Report.deletable. secrets: for DeleteVolume."""
 
     driver: Driver

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
+
+import msgspec
 
 from mooring.api.binding import claims_of as claim_keys_of
 from mooring.api.binding import is_finished
@@ -27,8 +28,7 @@ from mooring.sidecars.provisioner.model.intent import Intent
 from mooring.sidecars.provisioner.names import PROVISIONED_BY
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ListedVolume:
+class ListedVolume(msgspec.Struct, frozen=True):
     """As the driver lists it. size_bytes: 0 when it does not say. words: of its context, where drivers put names."""
 
     handle: str
@@ -37,8 +37,7 @@ class ListedVolume:
     published_on: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Object:
+class Object(msgspec.Struct, frozen=True):
     """A PersistentVolume. claim: `namespace/name` or "". words: its attributes' values. provisioned: by its driver. nodes: None for all.
 
     driver, handle: "" for one that is no CSI driver's: its claim has lost nothing.
@@ -57,8 +56,7 @@ class Object:
     nodes: NodeSelector | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Attachment:
+class Attachment(msgspec.Struct, frozen=True):
     """A VolumeAttachment. volume_name: of a PersistentVolume, "" for one that names its volume itself, by handle."""
 
     name: str
@@ -67,8 +65,7 @@ class Attachment:
     handle: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(msgspec.Struct, frozen=True):
     """A PersistentVolumeClaim. volume_name: "" for none. was_bound: also to a lost volume. provisioner: of its volume, "" when unknown.
 
     created_wall_s: None for unknown.
@@ -82,8 +79,7 @@ class Claim:
     created_wall_s: float | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Inventory:
+class Inventory(msgspec.Struct, frozen=True):
     """The result of one scan. objects_before: the PersistentVolumes before the driver was asked; objects: after.
 
     place: the segments of the driver's own node, {} when unknown. snapshots: handle -> the snapshot content that is to be taken from it.
@@ -96,12 +92,12 @@ class Inventory:
     volumes: tuple[ListedVolume, ...]
     objects_before: tuple[Object, ...]
     objects: tuple[Object, ...]
-    place: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    place: Mapping[str, str] = msgspec.field(default_factory=dict)
     attachments: tuple[Attachment, ...] = ()
     claims: tuple[Claim, ...] = ()
-    snapshots: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    pods: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    disks: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    snapshots: Mapping[str, str] = msgspec.field(default_factory=dict)
+    pods: Mapping[str, str] = msgspec.field(default_factory=dict)
+    disks: Mapping[str, str] = msgspec.field(default_factory=dict)
     claimless: tuple[tuple[str, str], ...] = ()
     intents: tuple[Intent, ...] = ()
     idle: frozenset[str] = frozenset()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from typing import Final, TypeVar
+
+import msgspec
 
 from mooring.api.coordination import LEASES
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
@@ -42,8 +43,7 @@ PAGES_MAX: Final = 10_000
 T = TypeVar("T")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Scanner:
+class Scanner(msgspec.Struct, frozen=True):
     """place: the segments of the driver's own node, {} when it does not say. timeout_s: of each call to the driver."""
 
     cluster: Cluster

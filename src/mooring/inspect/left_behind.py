@@ -6,9 +6,10 @@ go only if no known fact speaks against that; each obstacle comes with the next 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
+
+import msgspec
 
 from mooring.api.core import PERSISTENT_VOLUMES, PersistentVolume
 from mooring.api.meta import annotation, finalizers_of, is_deleting
@@ -28,8 +29,7 @@ def finalizer_of(driver: str) -> str:
     return "external-attacher/" + sanitised(driver)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class LiveLease:
+class LiveLease(msgspec.Struct, frozen=True):
     """A Lease of one of the driver's sidecars that is held, or may be. name: with its namespace. why: it counts as held.
 
     is_watched: it was, and somebody has renewed it meanwhile.
@@ -41,8 +41,7 @@ class LiveLease:
     is_watched: bool = True
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Traces:
+class Traces(msgspec.Struct, frozen=True):
     """The traces of a driver that one look has found.
 
     registered_on: nodes whose CSINode names it. in_use: each Node, with the volumes that its kubelet reports as in use.
@@ -60,20 +59,18 @@ class Traces:
     users: Mapping[str, tuple[str, ...]]
     live_leases: tuple[LiveLease, ...] = ()
     silent_leases: tuple[str, ...] = ()
-    last_renewals: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    last_renewals: Mapping[str, str] = msgspec.field(default_factory=dict)
     out_of_service: frozenset[str] = frozenset()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SignOfLife:
+class SignOfLife(msgspec.Struct, frozen=True):
     """A sign that the driver is not gone. way_out: what to do about it."""
 
     text: str
     way_out: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class HeldObject:
+class HeldObject(msgspec.Struct, frozen=True):
     """An object with the finalizer. kept: why it has to stay so, "" for nothing. others: further finalizers on it. after: the attachments
     that have to be free first.
     """
@@ -99,8 +96,7 @@ class HeldObject:
         return self.kind, self.obj.metadata.uid
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class LeftBehind:
+class LeftBehind(msgspec.Struct, frozen=True):
     """The report. held: attachments first, for their volumes can go only after them."""
 
     driver: str

@@ -6,10 +6,11 @@ What only a running agent knows is not here: what is mounted on the node, and th
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from mooring.api.core import PersistentVolume
 from mooring.api.meta import Key, key_of
@@ -44,8 +45,7 @@ from mooring.node.volumes.steps.tools import noted_in, why_not_attached
 _NOBODY: Final = PodUse("", "", "", "")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Where:
+class Where(msgspec.Struct, frozen=True):
     """node: by the Node's name. pod: one in the claim's namespace. root: the root folder of the node's agent."""
 
     node: str = ""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
+
+import msgspec
 
 from mooring.inspect.facts import Inventory, ListedVolume, Object
 from mooring.inspect.placing import HandleMatcher, Placement, placing
@@ -40,8 +41,7 @@ _NAMED_MAX: Final = 3
 _BY_NAME: Final = "it goes only when it is named by --volume"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """handle: of a volume, "" for a finding about an object that is not of one. object: kind and name of such a one.
 
     spared: why it is not deleted, "" for no reason. by_name: unless named. ways_out: remedies. created_wall_s: None for unknown.
@@ -60,8 +60,7 @@ class Finding:
     object: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class OrphansReport:
+class OrphansReport(msgspec.Struct, frozen=True):
     """object_count: of the driver's PersistentVolumes. unplaced: open intents whose volume, if any, is unknown.
 
     settled: intents that another provisioner has ended, so that only the journal says they were open.
@@ -169,11 +168,11 @@ class _Classifier:
         reason = self._use(volume) or next(map(_fits, fitting), "") or _may_be(loose)
         if reason:
             ways_out = tuple(reference.way_out for reference in (*fitting, *loose))
-            return dataclasses.replace(finding, spared=reason, ways_out=ways_out)
+            return msgspec.structs.replace(finding, spared=reason, ways_out=ways_out)
         doubt = next((reference for reference in self._references.loose if reference.is_abandoned), None)
         if finding.kind is FindingKind.ABANDONED:
-            return dataclasses.replace(finding, spared=_BY_NAME, by_name=True)
-        return finding if doubt is None else dataclasses.replace(finding, spared=f"it may be {doubt.text}; {_BY_NAME}", by_name=True)
+            return msgspec.structs.replace(finding, spared=_BY_NAME, by_name=True)
+        return finding if doubt is None else msgspec.structs.replace(finding, spared=f"it may be {doubt.text}; {_BY_NAME}", by_name=True)
 
     def _use(self, volume: ListedVolume) -> str:
         """A certain use of it, "" for none."""

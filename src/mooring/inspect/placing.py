@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
@@ -64,8 +63,7 @@ def _handle_fits(handle: str, listed: str) -> bool:
     return len(parts) == len(others) and all(part in (UNSPECIFIED, other) for part, other in zip(parts, others, strict=True))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(msgspec.Struct, frozen=True):
     """owners: handle -> the object of that volume. alike: handle -> an object that may mean it.
 
     ghosts: objects that have lost their volume. unplaced: objects whose volume may be listed under another name, so that any volume

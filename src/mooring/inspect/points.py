@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 
+import msgspec
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Proof:
+
+class Proof(msgspec.Struct, frozen=True):
     """A fact that was seen, and speaks for the step."""
 
     text: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Objection:
+class Objection(msgspec.Struct, frozen=True):
     """A reason against it. way_out: what to do about it."""
 
     text: str

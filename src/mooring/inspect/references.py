@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
+
+import msgspec
 
 from mooring.inspect.facts import Attachment, Claim, Inventory, ListedVolume, Object
 from mooring.inspect.placing import HandleMatcher, plain
@@ -15,8 +16,7 @@ from mooring.sidecars.provisioner.model.intent import Intent
 _GENERATED: Final = re.compile("[0-9a-f]{8}")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(msgspec.Struct, frozen=True):
     """text: a description for people. names: possible names of the volume. way_out: the remedy after which it spares no volume any more.
 
     is_proof: a volume of such a name is certainly meant. is_ours: it may be of the scanned driver. is_begun: its creation is under way.

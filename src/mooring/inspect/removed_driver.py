@@ -9,10 +9,11 @@ The first look takes as long as the Leases of the driver's sidecars hold, where 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Final, TypeVar
+
+import msgspec
 
 from mooring.api.binding import claim_key, claims_of, is_finished
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Node, PersistentVolume, PersistentVolumeClaim
@@ -81,8 +82,7 @@ class Search:
         return [found async for found in list_all(self._cluster, kind)]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class FinalizerRelease:
+class FinalizerRelease(msgspec.Struct, frozen=True):
     """look: gives a new report."""
 
     cluster: Cluster

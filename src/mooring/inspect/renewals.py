@@ -6,9 +6,10 @@ seen = await renewals.look()       # takes up to the Leases' duration the first 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
+
+import msgspec
 
 from mooring.api.coordination import LEASES
 from mooring.api.meta import Key
@@ -25,15 +26,14 @@ LOOKS_EVERY_S: Final = 2.0
 """How often the watched Leases are read: the watch ends early once each was renewed."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class LeaseSight:
+class LeaseSight(msgspec.Struct, frozen=True):
     """live: held, and renewed while they were watched. silent: those that nobody renews or holds, by their keys. last: when each was
     renewed for the last time, as it says itself.
     """
 
     live: tuple[LiveLease, ...] = ()
     silent: tuple[str, ...] = ()
-    last: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    last: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
 class Renewals:

@@ -13,7 +13,6 @@ The controllers are taken to have no flags but those that are usual. Nothing her
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Final
 
@@ -122,7 +121,7 @@ class Requests:
                 case LeaveToPopulator():
                     raise NoRequest(str(decision.because))
         order = await self._prepared(view, claim, storage_class, looked)
-        return dataclasses.replace(self._ordered(order, looked), notes=not_now(str(decision.because)))
+        return msgspec.structs.replace(self._ordered(order, looked), notes=not_now(str(decision.because)))
 
     async def _prepared(self, view: View, claim: PersistentVolumeClaim, storage_class: StorageClass, looked: Looked) -> Order:
         """The order for a claim that is not due. Raises NoRequest."""

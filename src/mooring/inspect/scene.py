@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from mooring.api.coordination import Lease
 from mooring.api.core import Node, ObjectReference, PersistentVolume, PersistentVolumeClaim
@@ -90,8 +91,7 @@ class Shelf(Generic[T]):
         return tuple(self._objects.values())
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Unseen:
+class Unseen(msgspec.Struct, frozen=True):
     """what: `persistentvolume "pv-1"`. why: the API server's refusal."""
 
     what: str

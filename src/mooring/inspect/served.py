@@ -5,9 +5,10 @@ What an older version calls otherwise is read under today's name. Objects are wr
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import AsyncGenerator
 from typing import Any, Final, TypeVar
+
+import msgspec
 
 from mooring.api.group_snapshot import GROUP, GROUP_SNAPSHOT_CONTENTS
 from mooring.api.meta import Kind
@@ -42,7 +43,7 @@ class AsServed(Cluster):
                 raise
             self._has_looked = True
             for version in OLDER:
-                if await self._cluster.serves(dataclasses.replace(kind, version=version)):
+                if await self._cluster.serves(msgspec.structs.replace(kind, version=version)):
                     self.version = version
                     return await self._ask_in(request, version)
             raise
@@ -51,11 +52,11 @@ class AsServed(Cluster):
         kind = request.kind
         if version == kind.version:
             return await self._cluster.ask(request)
-        answer = await self._cluster.ask(dataclasses.replace(request, kind=dataclasses.replace(kind.whole(), version=version)))
+        answer = await self._cluster.ask(msgspec.structs.replace(request, kind=msgspec.structs.replace(kind.whole(), version=version)))
         if request.verb in NO_OBJECT:
             return answer
         if isinstance(answer, Page):
-            return dataclasses.replace(answer, items=tuple(_as_today(kind, one) for one in answer.items))
+            return msgspec.structs.replace(answer, items=tuple(_as_today(kind, one) for one in answer.items))
         return _as_today(kind, answer)
 
     def watch(

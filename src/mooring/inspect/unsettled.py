@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Final
+
+import msgspec
 
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS, VolumeGroupSnapshotContent
 from mooring.api.meta import ObjectMeta
@@ -16,8 +17,7 @@ LEFT_S: Final = 600.0
 """A content that has been in deletion for this long does not find out by itself."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Unsettled:
+class Unsettled(msgspec.Struct, frozen=True):
     """object: kind and name of the content. volumes: the handles of those that it is of. mark: the annotation.
 
     is_left: its snapshot was deleted, and it stays for this alone. created_wall_s: None for unknown.

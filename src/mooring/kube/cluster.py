@@ -9,7 +9,6 @@ A write whose answer was lost raises `Unreachable` or `ServerError`: it may have
 from __future__ import annotations
 
 import abc
-import dataclasses
 import enum
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final, Generic, NamedTuple, TypeVar
@@ -27,8 +26,7 @@ class PatchType(enum.Enum):
     STRATEGIC = "application/strategic-merge-patch+json"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Patch:
+class Patch(msgspec.Struct, frozen=True):
     """A change to one object. body: a list of operations for JSON, a mapping for the others."""
 
     type: PatchType
@@ -42,8 +40,7 @@ class EventType(enum.Enum):
     BOOKMARK = "BOOKMARK"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class WatchEvent(Generic[T]):
+class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
     """One line of a watch. object: None only for BOOKMARK. initial_events_end: the bookmark that closes sendInitialEvents."""
 
     type: EventType
@@ -60,8 +57,7 @@ class UnreadItem(NamedTuple):
     uid: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
+class Page(msgspec.Struct, Generic[T], frozen=True):
     """A list, or one page of it. resource_version: a valid start for a watch. continue_token: "" on the last page.
 
     unread: items that are not among these. Code that concludes something from a missing object has to look there.
@@ -82,8 +78,7 @@ class Row(NamedTuple):
     cells: Mapping[str, Any]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True):
     """The scope of a list or watch. namespace: None is all namespaces."""
 
     namespace: str | None = None
@@ -110,8 +105,7 @@ class Verb(enum.StrEnum):
 _READS: Final = (Verb.LIST, Verb.GET, Verb.SERVES)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """One question to the API server, with everything that the verbs of `Cluster` take. Their docstrings say what each field means.
 
     name: "" where it is about many, or the server is to give one. body: JSON values for CREATE, REPLACE and POST; a Patch for PATCH.

@@ -11,11 +11,12 @@ last.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from mooring.mounts import loops, system
 from mooring.mounts.targets import Occupied, mount_table
@@ -157,8 +158,7 @@ def _point_of(device: Path) -> str:
     return next((mount.point for mount in mount_table() if mount.source == str(device)), "")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True):
     """The use of a file system: bytes or inodes."""
 
     total: int

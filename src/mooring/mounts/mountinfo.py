@@ -6,19 +6,19 @@ would hang or fail: so what is mounted is asked of this table and of nothing els
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import re
 from collections.abc import Iterable, Iterator
 from typing import Final
+
+import msgspec
 
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 _DELETED: Final = "//deleted"
 _LINES_MAX: Final = 4096
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Mount:
+class Mount(msgspec.Struct, frozen=True):
     """One line.
 
     id, parent_id: numbers of the mount and of the one it lies on. device: `major:minor`. root: the folder of the file system that is

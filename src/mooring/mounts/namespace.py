@@ -11,12 +11,13 @@ this process with fewer rights than it began with.
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from mooring.mounts.system import ToolFailed, missing_tools
 
@@ -28,8 +29,7 @@ _SLAVE: Final = 0x80000
 _TOOLS: Final = ("mount", "umount")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class MountSpace:
+class MountSpace(msgspec.Struct, frozen=True):
     """Where this process mounts. obstacle: why it can't, "" where it can. is_private: in a namespace of its own; as_user: a user's."""
 
     obstacle: str = ""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import os
 import platform
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS
 from mooring.base.folders import hold, refusal
@@ -45,8 +46,7 @@ CONTROLLED_ATTACH: Final = "volumes.kubernetes.io/controller-managed-attach-deta
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class AgentSockets:
+class AgentSockets(msgspec.Struct, frozen=True):
     """How the agent finds plugins and speaks with them, as a port: over sockets, or in process.
 
     watch: of the folder with registration sockets. plugin: at one of these. driver: at its own endpoint.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from mooring.base.errors import MooringError
 from mooring.csi.driver import Call, Driver
@@ -22,8 +23,7 @@ class NotRegistered(MooringError):
     """No driver of this name is registered on the node; its registration ends the wait."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class DriverOnNode:
+class DriverOnNode(msgspec.Struct, frozen=True):
     """The answer to NodeGetInfo. limit: volumes of the driver on the node at the most; 0 or less for none that it knows.
 
     version: as GetPluginInfo gives it; None where it was not asked.
@@ -41,8 +41,7 @@ class DriverOnNode:
         return min(self.limit, COUNT_MAX) if self.limit > 0 else None
 
 
-@dataclasses.dataclass(eq=False, slots=True)
-class RegisteredDriver:
+class RegisteredDriver(msgspec.Struct, eq=False):
     """One registered driver. socket: its registration's. endpoint: its own. version: of CSI, the highest that both speak.
 
     told: what it said of itself at its registration. known_capabilities: as it gave them last, also while they are asked for anew; None

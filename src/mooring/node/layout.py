@@ -6,10 +6,11 @@ Names that come from the API (handles, volume names, pod uids) are hashed, or ch
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from mooring.api.volume_names import PLUGIN, digest
 from mooring.base.errors import MooringError
@@ -33,8 +34,7 @@ def inline_unique_name(pod_uid: str, volume_name: str) -> str:
     return f"{PLUGIN}/{pod_uid}-{volume_name}"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class KubeletLayout:
+class KubeletLayout(msgspec.Struct, frozen=True):
     """Paths below root, which is absolute. spec_name: the PersistentVolume's name, or the pod's name for an inline volume.
 
     Methods raise BadName for a name that can't be one folder's.

@@ -6,19 +6,19 @@ have written (of devices, say) stay.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from mooring.api.core import Node
 from mooring.api.quantity import parse_quantity
 from mooring.base.errors import ConfigError
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Resources:
+class Resources(msgspec.Struct, frozen=True):
     """By name, as quantities. capacity: of the node. allocatable: of that, what is for pods; it has the same names."""
 
     capacity: Mapping[str, str]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final
 from weakref import WeakSet
+
+import msgspec
 
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
@@ -27,8 +28,7 @@ from mooring.wire.grpc.codes import Code
 LOST: Final = "the connection was lost, and with it the answer"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class DriverCall:
+class DriverCall(msgspec.Struct, frozen=True):
     """One call as its caller saw it. where: the node, "" for the controller's. answer: None after an error."""
 
     rpc: str
@@ -39,8 +39,7 @@ class DriverCall:
     at_s: float
 
 
-@dataclasses.dataclass(slots=True)
-class CallFault:
+class CallFault(msgspec.Struct):
     """rpc: "" for any. error: for the caller, None for an answer that never comes. after: the call takes effect first. where: as of a call,
     None for anywhere. times: how often it still strikes, 0 for always. then: hears where the call was made, once it has taken effect.
     late_s: the caller gets the driver's own answer, so late; None for what `error` says.

@@ -6,12 +6,13 @@ Objects are called in the test's process. A command and a socket are spoken with
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
+
+import msgspec
 
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
@@ -36,14 +37,13 @@ NODE_ID: Final = "node_id"
 THEIRS: Final = "the driver's process is somebody else's: it can't be restarted from here"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True):
     """The driver that a test asks for. driver: a class or a function of the node's name; the words of `mooring dev --driver`; "" for the
     reference driver. options: arguments of a class. mounts: the driver really mounts, which needs the right to.
     """
 
     driver: MakesDriver | str = ""
-    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    options: Mapping[str, Any] = msgspec.field(default_factory=dict)
     nodes: Sequence[str] = ("n1", "n2")
     mounts: bool = False
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Self
+
+import msgspec
 
 from mooring.api.meta import Kind
 from mooring.apiserver.local import ServerFaults
@@ -126,8 +127,7 @@ def _code(code: str | int) -> Code:
         raise ConfigError(f"gRPC has no code {code!r}: it has {', '.join(one.name for one in Code)}") from None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Requests:
+class _Requests(msgspec.Struct, frozen=True):
     """Some of a program's requests. who, verb, plural: None for any. verb: create, patch, replace, delete, get, list, watch."""
 
     who: str | None

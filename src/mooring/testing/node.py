@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, cast
+
+import msgspec
 
 from mooring.base.clock import Clock
 from mooring.base.errors import ConfigError
@@ -27,8 +28,7 @@ from mooring.testing.drivers import DriverUnderTest
 REGISTERED_S_MAX: Final = 60.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Surroundings:
+class Surroundings(msgspec.Struct, frozen=True):
     """All that the nodes have in common. cluster: as a program sees it, by its name."""
 
     folder: Path

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from mooring.apiserver.bootstrap import new_store
 from mooring.apiserver.identity.tls import identity_in, signer_of
@@ -45,8 +46,7 @@ _CONNECT_S: Final = 20.0
 _LOG_PLACE: Final = "the story of this cluster, which a failed test prints"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Ports:
+class Ports(msgspec.Struct, frozen=True):
     """Of the plane. folder: for the driver's and the nodes' files. story: hears what happens. stay: no leap for so many real seconds.
 
     drivers_s: the time of the driver, which in a process of its own does not leap.
@@ -60,8 +60,7 @@ class Ports:
     drivers_s: Callable[[], float]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class PlaneUnderTest:
+class PlaneUnderTest(msgspec.Struct, frozen=True):
     """users: the API server, for everybody but the plane's programs. cluster: as one of these sees it, by its name. group: of the tasks
     that last as long as the plane.
     """

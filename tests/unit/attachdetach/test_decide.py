@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
+import msgspec
 import pytest
 
 from mooring.api.core import AttachedVolume, ObjectReference
@@ -216,7 +216,7 @@ def test_the_class_is_asked_before_a_node_that_is_not_ready_loses_a_volume(read_
 
 
 def test_a_class_that_could_not_be_read_is_asked_again_after_a_back_off() -> None:
-    record = dataclasses.replace(UNWANTED, not_before=NOW + 7)
+    record = msgspec.structs.replace(UNWANTED, not_before=NOW + 7)
     (step,) = steps_of(decided(place(DEAD, attachment=ATTACHED, mounted=True, record=record), class_names=("sc",)))
     assert ((), 7.0) == (step.actions, step.wake_s)
 
@@ -242,7 +242,7 @@ def test_a_node_reports_what_is_attached_and_wanted_or_in_use(here: Place, expec
     assert expected is is_to_be_reported(volume, here, rules, NOW)
     marks = [action.nodes for action in decide_volume(volume, rules, NOW).actions if isinstance(action, MarkReports)]
     assert ([("n1",)] if expected != here.reported else []) == marks
-    assert not is_to_be_reported(dataclasses.replace(volume, handle=""), here, rules, NOW), "a volume whose name is lost"
+    assert not is_to_be_reported(msgspec.structs.replace(volume, handle=""), here, rules, NOW), "a volume whose name is lost"
 
 
 def test_a_report_keeps_others_and_drops_what_has_no_attachment() -> None:

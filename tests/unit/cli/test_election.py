@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 
+import msgspec
 import pytest
 
 from mooring.api.coordination import LEASES
@@ -19,7 +19,7 @@ from tests.support.virtual_loop import in_virtual_time
 from tests.unit.cli.sidecar_life import SidecarInProcess, SlowWork
 
 pytestmark = in_virtual_time
-WHOLE_EVENTS = dataclasses.replace(EVENTS, struct=dict)
+WHOLE_EVENTS = msgspec.structs.replace(EVENTS, struct=dict)
 LOCK = "lock-csi-example-com"
 EPOCH_S = 1_780_000_000.0
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import dataclasses
 
+import msgspec
 import pytest
 
 from mooring.api.core import NODES
@@ -91,7 +92,7 @@ async def test_a_failure_waits_for_its_back_off_and_success_ends_it():
 
 async def test_people_who_watch_hear_every_reason():
     heard = []
-    runtime = dataclasses.replace(a_runtime(), explained=lambda name, key, because: heard.append((name, key, str(because))))
+    runtime = msgspec.structs.replace(a_runtime(), explained=lambda name, key, because: heard.append((name, key, str(because))))
     reconcile = Reconciler(Retry("no"), SETTLED)
     controller = Controller(runtime, "test", reconcile, workers=1, backoff=BACK_OFF)
     reconcile.during = lambda key: controller.explain(key, "asks the driver")
@@ -203,7 +204,7 @@ async def test_what_stays_stale_is_told_from_the_second_back_off_on(capsys: pyte
     """A write that tests what can never be stored is stale for ever: it must not be so in silence."""
     runtime, said = a_runtime(), []
     controller = Controller(
-        dataclasses.replace(runtime, explained=lambda name, key, because: said.append(str(because))),
+        msgspec.structs.replace(runtime, explained=lambda name, key, because: said.append(str(because))),
         "test",
         Reconciler(Stale("the uid is another")),
         workers=1,

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
 from mooring.control.controller import Controller
@@ -58,7 +59,7 @@ class Room:
         self.story.append(str(because))
 
     def controller(self) -> Controller[str]:
-        runtime: Runtime = dataclasses.replace(a_runtime(), explained=self.explained)
+        runtime: Runtime = msgspec.structs.replace(a_runtime(), explained=self.explained)
         deciding = Deciding(self.decide, self.perform, self.show, work="grow")
         return Controller(runtime, "test", deciding, workers=1, backoff=self.backoff)
 

@@ -1,7 +1,5 @@
 """Reasons in one line each."""
 
-import dataclasses
-
 import pytest
 
 from mooring.control.reasons import reason
@@ -31,5 +29,5 @@ def test_a_reason_shows_its_fields_and_properties():
 def test_a_reason_is_a_frozen_value_with_slots():
     assert Waiting("a") == Waiting("a")
     assert not hasattr(Waiting("a"), "__dict__")
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(AttributeError):
         Waiting("a").count = 2

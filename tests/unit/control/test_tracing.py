@@ -386,7 +386,7 @@ async def test_a_recorder_hears_the_same_beside_traces() -> None:
                     raise Stale("it has moved")
                 return await inner.perform(uid, decision)
 
-            return dataclasses.replace(inner, perform=perform)
+            return msgspec.structs.replace(inner, perform=perform)
 
         with ordered(recorder):
             if traced:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
+import msgspec
 import pytest
 
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS
@@ -33,7 +33,7 @@ PAIRS = [{"volumeHandle": "vol-a", "snapshotHandle": "snap-a"}, {"volumeHandle":
 
 async def make(world: ClusterWorld, kind: Kind[Any], version: str, body: Json) -> Json:
     """In this version, with its status."""
-    older = dataclasses.replace(kind.whole(), version=version)
+    older = msgspec.structs.replace(kind.whole(), version=version)
     made: Json = await world.users.create(older, {**body, "apiVersion": older.api_version}, "default" if kind.namespaced else "")
     if "status" in body:
         patch = Patch(PatchType.MERGE, {"metadata": {"uid": made["metadata"]["uid"]}, "status": body["status"]})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Any
 
@@ -129,7 +128,7 @@ def test_while_an_intent_fits_no_volume_it_could_be_any():
 
 def test_27c7_an_open_intent_is_shown_with_its_claim_and_its_volume():
     """The journal itself is packed: kubectl shows a line of base64."""
-    node = dataclasses.replace(an_inventory(ListedVolume("opaque")), intents=(an_intent("pvc-\x1b[2J"),))
+    node = msgspec.structs.replace(an_inventory(ListedVolume("opaque")), intents=(an_intent("pvc-\x1b[2J"),))
     *_, summary, intent = as_table(judged(node), {}, 0.0).splitlines()
     assert summary.endswith("1 intent open, and not known yet for which volume")
     assert r"  claim ns/c1 (u1), PersistentVolume pvc-\x1b[2J" == intent
@@ -225,12 +224,14 @@ def test_the_table():
     ("size", "size_bytes"), [("1536Mi", 3 << 29), ("1G", 10**9), ("1500m", 2), ("1e3", 1000), ("0", 0), ("", None), ("much", None)]
 )
 def test_the_json_has_sizes_in_bytes_if_any(size: str, size_bytes: int | None):
-    body = json.loads(as_json(judged(an_inventory(objects=(dataclasses.replace(an_object(), size=size),))), {}, 0.0))
+    body = json.loads(as_json(judged(an_inventory(objects=(msgspec.structs.replace(an_object(), size=size),))), {}, 0.0))
     assert [size_bytes] == [orphan.get("sizeBytes") for orphan in body["orphans"]]
 
 
 def test_the_json():
-    report = judged(an_inventory(ListedVolume("vol-7", 5), objects=(dataclasses.replace(an_object(), handle="x"),), intents=(an_intent(),)))
+    report = judged(
+        an_inventory(ListedVolume("vol-7", 5), objects=(msgspec.structs.replace(an_object(), handle="x"),), intents=(an_intent(),))
+    )
     body = json.loads(as_json(report, {"vol-7": ""}, 90.0))
     assert {"driver": DRIVER, "volumes": 1, "openIntents": [{"volumeName": "pvc-1", "claim": "ns/c1", "claimUID": "u1"}]} == {
         name: body[name] for name in ("driver", "volumes", "openIntents")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from html.parser import HTMLParser
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
@@ -249,7 +249,7 @@ def test_waits_over_the_bound_and_the_longest_are_shown_with_whose_move_it_was()
 
 def test_an_event_that_is_repeated_is_nobody_s_move():
     first, last = a_moment(0, PVC, Source.EVENT, "waiter"), a_moment(90, PV, Source.CREATED, "csi-provisioner")
-    again = dataclasses.replace(first, at_s=EPOCH_S + 60, is_repeat=True)
+    again = msgspec.structs.replace(first, at_s=EPOCH_S + 60, is_repeat=True)
     assert ["csi-provisioner", "csi-provisioner"] == [one.who for one in gaps_of((first, again, last), 5)]
     assert [""] == [one.who for one in gaps_of((first, again), 5)]
 

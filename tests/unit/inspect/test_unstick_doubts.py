@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from typing import Any
+
+import msgspec
 
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.group_snapshot import GROUP_SNAPSHOTS
@@ -203,7 +204,7 @@ async def test_a_group_of_an_older_version_still_has_its_snapshots():
     world = UnstickWorld()
     await world.make_snapshot_kinds(SNAPSHOT_CRDS)
     await world.make_snapshot_kinds(group_crds_in("v1beta1"))
-    kind = dataclasses.replace(GROUP_SNAPSHOTS, version="v1beta1").whole()
+    kind = msgspec.structs.replace(GROUP_SNAPSHOTS, version="v1beta1").whole()
     body = {**a_group_snapshot(), "apiVersion": kind.api_version}
     group = await world.users.create(kind, body, "default")
     owner = {"apiVersion": kind.api_version, "kind": kind.name, "name": "group", "uid": group["metadata"]["uid"]}

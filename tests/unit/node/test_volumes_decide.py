@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from mooring.control.decision import Decision
@@ -45,10 +45,10 @@ def facts(*wanted: str, **changes: Any) -> Facts:
     return Facts(wanted={uid: f"pod-{uid}" for uid in wanted}, **values)
 
 
-ONE_POD = dataclasses.replace(VOLUME, access_modes=(READ_WRITE_ONCE_POD,))
-GROWING = dataclasses.replace(VOLUME, growth=Growth("ns", "claim", "7", "2Gi"))
-ELSEWHERE = dataclasses.replace(VOLUME, growth=Growth("ns", "claim", "7", "2Gi", is_written=True))
-INLINE = dataclasses.replace(VOLUME, is_inline=True)
+ONE_POD = msgspec.structs.replace(VOLUME, access_modes=(READ_WRITE_ONCE_POD,))
+GROWING = msgspec.structs.replace(VOLUME, growth=Growth("ns", "claim", "7", "2Gi"))
+ELSEWHERE = msgspec.structs.replace(VOLUME, growth=Growth("ns", "claim", "7", "2Gi", is_written=True))
+INLINE = msgspec.structs.replace(VOLUME, is_inline=True)
 
 
 def decided(
@@ -162,7 +162,7 @@ def decided(
         ),
         pytest.param(state(DONE, a=DONE), facts(has_driver=False), decided(why.NoDriver("d")), id="MNT-12-unpublish"),
         pytest.param(
-            dataclasses.replace(state(DONE), may_be_staged=True),
+            msgspec.structs.replace(state(DONE), may_be_staged=True),
             facts(has_driver=False),
             decided(why.NoDriver("d")),
             id="MNT-12-unstage",
@@ -263,13 +263,13 @@ def decided(
             id="held-while-the-driver-is-away",
         ),
         pytest.param(
-            dataclasses.replace(state(DONE, volume=ELSEWHERE, a=DONE), size_bytes=1 << 30),
+            msgspec.structs.replace(state(DONE, volume=ELSEWHERE, a=DONE), size_bytes=1 << 30),
             facts("a"),
             decided(why.Growing("2Gi"), Step.EXPAND, "a"),
             id="grown-on-another-node",
         ),
         pytest.param(
-            dataclasses.replace(state(DONE, volume=ELSEWHERE, a=DONE), size_bytes=2 << 30),
+            msgspec.structs.replace(state(DONE, volume=ELSEWHERE, a=DONE), size_bytes=2 << 30),
             facts("a"),
             decided(why.Settled()),
             id="grown-on-another-node-and-mounted-since",
@@ -294,7 +294,7 @@ def test_a_volume_s_next_step(before: VolumeState, known: Facts, decision: Decis
 
 @pytest.mark.parametrize("changes", [{"grown": "7"}, {"may_not_grow": True}], ids=["EXP-2-done-with", "EXP-4-in-use"])
 def test_a_growth_that_is_done_with_is_not_tried_again(changes: dict[str, Any]) -> None:
-    before = dataclasses.replace(state(DONE, volume=GROWING, a=DONE), **changes)
+    before = msgspec.structs.replace(state(DONE, volume=GROWING, a=DONE), **changes)
     assert decided(why.Settled()) == decide_volume(before, facts("a"))
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
@@ -26,7 +26,7 @@ USE = PodUse("uid", "ns", "pod", "vol", service_account="someone")
 
 
 def volume(**changes: Any) -> Volume:
-    return dataclasses.replace(VOLUME, **changes)
+    return msgspec.structs.replace(VOLUME, **changes)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_MNT16_what_is_injected_is_in_no_other_call() -> None:
     ],
 )
 def test_MNT22_who_gets_the_group(policy: str, changes: dict[str, Any], use: dict[str, Any], able: tuple[int, ...], sets: bool) -> None:
-    assert sets == sets_group(volume(**changes), dataclasses.replace(USE, **{"fs_group": 3000, **use}), policy, able)
+    assert sets == sets_group(volume(**changes), msgspec.structs.replace(USE, **{"fs_group": 3000, **use}), policy, able)
 
 
 def test_MNT22_the_walk_counts_and_skips_links(tmp_path: Path) -> None:

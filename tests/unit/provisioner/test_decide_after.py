@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from typing import Any
 
+import msgspec
 import pytest
 
 from mooring.api.core import PersistentVolumeClaim
@@ -131,7 +131,7 @@ def test_users_learn_whether_a_volume_was_deleted_whose_object_was_refused():
 
 
 def test_a_volume_that_could_not_be_deleted_may_be_there():
-    verdict = Verdict(Fate.DELETED, dataclasses.replace(ODD, infeasible=True))
+    verdict = Verdict(Fate.DELETED, msgspec.structs.replace(ODD, infeasible=True))
     failure = after_deletion(ORDER, verdict, DriverError(Code.INTERNAL, "no"))
     assert (State.BACKGROUND, False, False) == (failure.state, failure.proves_absent, failure.infeasible)
     assert failure.error.startswith("odd. Cleanup of volume pvc-u failed, volume is orphaned: ")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
+import msgspec
 import pytest
 
 from mooring.api.binding import NO_PROVISIONER, SELECTED_NODE
@@ -494,7 +494,7 @@ def test_a_decision_is_kept_with_its_plan_as_it_was() -> None:
     plan, kept = plan_of(decision), decision.kept()
     assert plan is not None
     plan.written = plan.bound = True
-    assert plan_of(kept) == dataclasses.replace(plan, written=False, bound=False)
+    assert plan_of(kept) == msgspec.structs.replace(plan, written=False, bound=False)
 
 
 def test_two_pods_of_one_claim_plan_the_same() -> None:

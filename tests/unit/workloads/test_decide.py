@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, TypeVar
 
 import msgspec
@@ -119,7 +118,7 @@ def test_pods_are_kept_adopted_and_released_by_owner_and_labels() -> None:
     claimed = claim(owner, owner.spec.selector, found)
     assert ((mine,), (orphan,), (strayed,)) == (claimed.mine, claimed.adopt, claimed.release)
     leaving = typed(a_workload("ReplicaSet", uid="me", deleting=True))
-    assert ((mine,), (), ()) == dataclasses.astuple(claim(leaving, leaving.spec.selector, found))
+    assert ((mine,), (), ()) == msgspec.structs.astuple(claim(leaving, leaving.spec.selector, found))
 
 
 # -- ReplicaSets

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Final
+
+import msgspec
 
 from mooring.apiserver.cel import values
 from mooring.apiserver.cel.compiler import function_of, unescaped
@@ -13,8 +14,7 @@ from mooring.apiserver.cel.parser import CallExpression, Comprehension, IndexExp
 from mooring.apiserver.regexp.programs import go_regexp
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CelType:
+class CelType(msgspec.Struct, frozen=True):
     """A type. of: of a list's items or a map's values. fields: an object's, by name; None for what is no object."""
 
     name: str

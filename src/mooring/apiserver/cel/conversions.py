@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import math
 import re
 from decimal import Decimal
 from typing import Any, Final
+
+import msgspec
 
 from mooring.api.quantity import parse_quantity
 from mooring.apiserver.cel.values import CelError, no_overload
@@ -19,8 +20,7 @@ _SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3,
 _INT_LIMIT: Final = 2**63
 
 
-@dataclasses.dataclass(frozen=True, slots=True, order=True)
-class Amount:
+class Amount(msgspec.Struct, frozen=True, order=True):
     """A quantity: equal when it is as much, however it was written."""
 
     value: Decimal

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import string
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Final
+
+import msgspec
 
 from mooring.apiserver.cel import conversions as to
 from mooring.apiserver.cel import values
@@ -16,8 +17,7 @@ from mooring.apiserver.regexp.programs import go_regexp
 from mooring.apiserver.regexp.syntax import RegexpError
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Function:
+class Function(msgspec.Struct, frozen=True):
     """takes: the types of the arguments, one tuple for each way to call it."""
 
     apply: Callable[..., Any]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import Any, Final
+
+import msgspec
 
 _KEYWORDS: Final = {"true": True, "false": False, "null": None}
 _RESERVED: Final = "in as break const continue else for function if import let loop package namespace return var void while"
@@ -35,8 +36,7 @@ class CelSyntaxError(ValueError):
         self.at = at
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Token:
+class Token(msgspec.Struct, frozen=True):
     """kind: name, value (a literal), sign or end. value: the name, the sign, or what the literal stands for."""
 
     kind: str

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
+
+import msgspec
 
 from mooring.apiserver.cel.lexer import RESERVED, CelSyntaxError, Token, tokens_of
 
@@ -25,20 +26,17 @@ MACROS: Final = {"all": 2, "exists": 2, "exists_one": 2, "existsOne": 2, "filter
 """Comprehensions, and how many arguments they have at least; one more where there is a second variable or a condition."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Literal:
+class Literal(msgspec.Struct, frozen=True):
     value: Any
     at: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Name:
+class Name(msgspec.Struct, frozen=True):
     name: str
     at: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Select:
+class Select(msgspec.Struct, frozen=True):
     """`of.field`. optional: `of.?field`. test: `has(of.field)`."""
 
     of: Node
@@ -48,8 +46,7 @@ class Select:
     test: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class IndexExpression:
+class IndexExpression(msgspec.Struct, frozen=True):
     """`of[key]`. optional: `of[?key]`."""
 
     of: Node
@@ -58,8 +55,7 @@ class IndexExpression:
     optional: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CallExpression:
+class CallExpression(msgspec.Struct, frozen=True):
     """A function, a method (target) or an operator (its sign; `-_` negates, `?:` chooses)."""
 
     function: str
@@ -68,20 +64,17 @@ class CallExpression:
     at: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ListOf:
+class ListOf(msgspec.Struct, frozen=True):
     items: tuple[Node, ...]
     at: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class MapOf:
+class MapOf(msgspec.Struct, frozen=True):
     entries: tuple[tuple[Node, Node], ...]
     at: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Comprehension:
+class Comprehension(msgspec.Struct, frozen=True):
     """A macro. names: one or two variables. condition: the filter of a `map` with three arguments."""
 
     macro: str
@@ -220,7 +213,7 @@ class _Parser:
             return CallExpression(name, None, tuple(args), at)
         if len(args) != 1 or not isinstance(args[0], Select):
             raise CelSyntaxError("invalid argument to has() macro", at + len("has"))
-        return dataclasses.replace(args[0], test=True)
+        return msgspec.structs.replace(args[0], test=True)
 
     def _items(self, end: str, one: Callable[[], T]) -> list[T]:
         items = []

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import math
 from collections.abc import Callable
 from typing import Any, Final
+
+import msgspec
 
 _INT_MIN: Final = -(2**63)
 _INT_MAX: Final = 2**63 - 1
@@ -18,15 +19,13 @@ class CelError(ValueError):
     """An evaluation without a result."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Type:
+class Type(msgspec.Struct, frozen=True):
     """The result of `type(x)`."""
 
     name: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Optional:
+class Optional(msgspec.Struct, frozen=True):
     there: bool
     value: Any = None
 

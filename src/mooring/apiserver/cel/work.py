@@ -5,9 +5,10 @@ Differs from kube-apiserver, which also estimates the worst case when a definiti
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final
+
+import msgspec
 
 from mooring.apiserver.cel.values import Unordered
 
@@ -48,9 +49,9 @@ def of_tree(part: Any) -> int:
     """An expression without loops; of a loop's body, once. part: a node, or a member of one."""
     if isinstance(part, tuple):
         return sum(map(of_tree, part))
-    if not dataclasses.is_dataclass(part):
+    if not isinstance(part, msgspec.Struct):
         return 0
-    return 1 + sum(of_tree(getattr(part, field.name)) for field in dataclasses.fields(part))
+    return 1 + sum(of_tree(getattr(part, name)) for name in part.__struct_fields__)
 
 
 def _values_in(value: Any, most: int) -> int:

@@ -19,11 +19,12 @@ two bodies that mean the same are equal.
 from __future__ import annotations
 
 import copy
-import dataclasses
 import functools
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+
+import msgspec
 
 from mooring.apiserver.codecs import scalars
 from mooring.apiserver.codecs.scalars import WrongType
@@ -34,8 +35,7 @@ _Decoder = Callable[[Any, str, list[str]], Any]
 _FIELD: Final = re.compile(r"(\d+) (\S+) ([*{]?)([A-Za-z0-9.]+)\}?([!?]*)(?:@(\w*))?")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """shape: "" one value, "*" a list, "{" a map. merge_key: None: replaced whole; "": a set of primitives."""
 
     number: int
@@ -47,8 +47,7 @@ class Field:
     merge_key: str | None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Member:
+class _Member(msgspec.Struct, frozen=True):
     """A field, ready for decoding. rank: its place in the canonical form. stays: when it is given as zero, too.
 
     is_text: a text that is given needs no decoding.

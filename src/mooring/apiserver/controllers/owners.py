@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -19,8 +18,7 @@ _OWNERS: Final = b'"ownerReferences"'
 _DELETED: Final = b'"deletionTimestamp"'
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ObjectPlace:
+class ObjectPlace(msgspec.Struct, frozen=True):
     """Where an object is. storage: the path that its kind is stored under."""
 
     storage: Path

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import Any, Final
+
+import msgspec
 
 from mooring.apiserver import effort, field_errors
 from mooring.apiserver.cel import work
@@ -20,8 +21,7 @@ from mooring.apiserver.field_errors import FieldCause
 from mooring.apiserver.resource import Json
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CelRule:
+class CelRule(msgspec.Struct, frozen=True):
     """spec: as the schema says it. of_change: it speaks of the old value, so it needs one. steps: work of one evaluation, without loops."""
 
     spec: Json

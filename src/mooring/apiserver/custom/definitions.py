@@ -6,7 +6,6 @@ the same. The objects of a definition that is deleted go in portions: the first 
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -29,8 +28,7 @@ from mooring.apiserver.table import Stored, StoredChange
 _RECORD: Final = "managedFields"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class DefinitionHead:
+class DefinitionHead(msgspec.Struct, frozen=True):
     """The part of a definition that must be at hand with each change of another one: all but its schemas, which may be large.
 
     definition: metadata, spec and status as far as `lifecycle.py` reads them. versions: each as its bytes.
@@ -78,8 +76,7 @@ _Parts = Mapping[bytes, VersionParts]
 """By the digest of the version, in the definition's order."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Served:
+class _Served(msgspec.Struct, frozen=True):
     """The served part of a definition. says: the JSON that the kinds were made from."""
 
     says: object

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from mooring.apiserver import api_errors
 from mooring.apiserver.bodies.objects import VALUES_MAX
 from mooring.apiserver.codecs.scalars import equal_json
@@ -91,8 +93,7 @@ def storage_of(definition: Json) -> tuple[str, str, str]:
     return definition["spec"]["group"], "", definition["spec"]["names"]["plural"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class VersionParts:
+class VersionParts(msgspec.Struct, frozen=True, eq=False):
     """The parts of a definition's version that take long to make, and depend on nothing around it. version: as the definition has it."""
 
     version: Json
@@ -231,8 +232,7 @@ def _decoder(structure: Structure) -> Callable[[Json, list[str]], Json]:
     return decode_custom
 
 
-@dataclasses.dataclass(frozen=True)
-class _Life:
+class _Life(msgspec.Struct, frozen=True):
     """The fields that a custom kind's endpoints may write, and its generation."""
 
     storage: tuple[str, str, str]

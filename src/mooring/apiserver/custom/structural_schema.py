@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -15,8 +14,7 @@ NOTHING: Final = object()
 """No default. (null is one.)"""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Structure:
+class Structure(msgspec.Struct, frozen=True, eq=False):
     """A node. raw: its JSON schema, for the rules about values (`value_validation.py`).
 
     additional: of the values of undeclared keys; True: anything, None: there are none. defaults: of its properties. open: unknown fields

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import struct
 import zlib
 from collections.abc import Sequence
@@ -28,8 +27,7 @@ class DiskRow(msgspec.Struct, frozen=True, array_like=True):
         return self.kind, self.namespace, self.name
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Totals:
+class Totals(msgspec.Struct, frozen=True):
     """The row that checks all objects: their version, their number, and the sum of their checksums.
 
     careless: the file was written without waiting for the disk, and has not been closed since.
@@ -45,8 +43,7 @@ class Totals:
         return zlib.crc32(struct.pack("<qqq?", self.version, self.count, self.digest, self.careless))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Saved:
+class Saved(msgspec.Struct, frozen=True):
     """The content of a file. objects: all, as of totals.version. log: the commits since, oldest first."""
 
     totals: Totals

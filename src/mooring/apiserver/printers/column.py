@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, Final
+
+import msgspec
 
 from mooring.apiserver.resource import Json
 from mooring.base.clock import parse_rfc3339
@@ -65,8 +66,7 @@ NONE: Final = "<none>"
 UNSET: Final = "<unset>"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Column:
+class Column(msgspec.Struct, frozen=True):
     """type, format: as in OpenAPI. priority: 0 always shown, 1 where there is room for it (`-o wide`)."""
 
     name: str

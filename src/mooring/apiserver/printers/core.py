@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any, Final
+
+import msgspec
 
 from mooring.apiserver.printers import column
 from mooring.apiserver.printers.column import AGE, NAME, NONE, UNKNOWN, Cell, Column, at, is_deleted, plain
@@ -13,8 +14,7 @@ from mooring.apiserver.resource import Json
 _OVER: Final = ("Succeeded", "Failed")
 
 
-@dataclasses.dataclass(slots=True)
-class _Restarts:
+class _Restarts(msgspec.Struct):
     """The number of container restarts, and the time of the last termination."""
 
     count: int = 0
@@ -29,11 +29,10 @@ class _Restarts:
         return f"{self.count} ({column.age_of(self.last, now)} ago)" if self.count and self.last else str(self.count)
 
 
-@dataclasses.dataclass(slots=True)
-class _Summary:
+class _Summary(msgspec.Struct):
     reason: str
     ready: int = 0
-    restarts: _Restarts = dataclasses.field(default_factory=_Restarts)
+    restarts: _Restarts = msgspec.field(default_factory=_Restarts)
 
 
 def _summary(pod: Json) -> _Summary:

@@ -6,11 +6,12 @@ set of states after a letter is cached (a lazy DFA), so that most letters cost o
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Final
+
+import msgspec
 
 from mooring.apiserver import effort
 from mooring.apiserver.effort import Effort
@@ -30,8 +31,7 @@ _MATCH: Final = 0
 """The step at which everything has been found."""
 
 
-@dataclasses.dataclass(slots=True)
-class _Step:
+class _Step(msgspec.Struct):
     """A letter to be read, a place to be at, or a choice of ways, the preferred one first."""
 
     fits: Fits | None = None
@@ -39,8 +39,7 @@ class _Step:
     ways: tuple[int, ...] = ()
 
 
-@dataclasses.dataclass(slots=True)
-class _State:
+class _State(msgspec.Struct):
     """Where all ways stand after a letter, before it is known which places they are at. after: the kind of that letter."""
 
     at: tuple[int, ...]
@@ -177,7 +176,7 @@ class GoRegexp:
     def _add_repeat(self, node: Repeat, then: int, left: Effort) -> int:
         """As Go has it: `x{2,4}` is `xx(x(x)?)?`, and where x may be nothing, `x*` is `(x+)?`."""
         if node.most is None and not node.least and _may_be_nothing(node.part):
-            once = dataclasses.replace(node, least=1)
+            once = msgspec.structs.replace(node, least=1)
             return self._add(Repeat(once, 0, 1, node.greedy), then, left)
         end, copies = then, node.least
         if node.most is None:

@@ -6,12 +6,13 @@ Go's errors are given in its words. The parser knows Unicode's general categorie
 from __future__ import annotations
 
 import bisect
-import dataclasses
 import functools
 import re
 import unicodedata
 from collections.abc import Callable
 from typing import Final
+
+import msgspec
 
 REPEAT_MAX: Final = 1000
 _DEPTH_MAX: Final = 100
@@ -46,32 +47,27 @@ Fits = Callable[[str], bool]
 """Whether a letter may stand there."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Letter:
+class Letter(msgspec.Struct, frozen=True):
     fits: Fits
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Anchor:
+class Anchor(msgspec.Struct, frozen=True):
     """kind: ^ and $ for lines, A and z for the text, b and B for words."""
 
     kind: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Sequence:
+class Sequence(msgspec.Struct, frozen=True):
     parts: tuple[Node, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(msgspec.Struct, frozen=True):
     """The first that fits is preferred."""
 
     ways: tuple[Node, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Repeat:
+class Repeat(msgspec.Struct, frozen=True):
     """most: None for no end. greedy: as often as possible."""
 
     part: Node
@@ -83,8 +79,7 @@ class Repeat:
 Node = Letter | Anchor | Sequence | Choice | Repeat
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Flags:
+class _Flags(msgspec.Struct, frozen=True):
     i: bool = False
     m: bool = False
     s: bool = False
@@ -291,7 +286,7 @@ class _Reader:
 
 def _with(flags: _Flags, signs: str) -> _Flags:
     on, _, off = signs.partition("-")
-    return dataclasses.replace(flags, **{**dict.fromkeys(on, True), **dict.fromkeys(off, False)})
+    return msgspec.structs.replace(flags, **{**dict.fromkeys(on, True), **dict.fromkeys(off, False)})
 
 
 def _not(fits: Fits) -> Fits:

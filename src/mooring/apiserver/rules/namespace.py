@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Final
+
+import msgspec
 
 from mooring.api import names
 from mooring.apiserver import deletion, field_errors
@@ -82,7 +83,7 @@ def _delete(obj: Json, options: DeleteOptions, now: float) -> Json | None:
     if metadata.get("deletionTimestamp"):
         return obj if obj["spec"].get("finalizers") else deletion.plain(obj, options, now)
     if options.orphan_dependents is False:
-        options = dataclasses.replace(options, orphan_dependents=None, propagation="Foreground")
+        options = msgspec.structs.replace(options, orphan_dependents=None, propagation="Foreground")
     deletion.follow(metadata, options)
     metadata["deletionTimestamp"] = rfc3339(now)
     obj["status"]["phase"] = "Terminating"

@@ -60,7 +60,7 @@ def validate(template: Json) -> Iterator[FieldCause]:
     yield from _validate_metadata(template)
     spec = template["spec"]
     for cause in itertools.chain(podspec.validate(spec, None), podspec.validate_ephemeral(spec, None)):
-        yield dataclasses.replace(cause, field=f"{FIELD}.{cause.field}")
+        yield msgspec.structs.replace(cause, field=f"{FIELD}.{cause.field}")
     if spec.get("ephemeralContainers"):
         yield field_errors.forbidden(f"{FIELD}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template")
     if "runtimeClassName" in spec:
@@ -178,8 +178,8 @@ def with_scale(resource: Resource) -> Resource:
         shown["status"]["selector"] = selector_text(stored["spec"]["selector"])
         return shown
 
-    part = dataclasses.replace(scaled.part, storage_version=dataclasses.replace(version, decode=decode_stored))
-    return dataclasses.replace(resource, actions=(*resource.actions, dataclasses.replace(scaled, part=part)))
+    part = dataclasses.replace(scaled.part, storage_version=msgspec.structs.replace(version, decode=decode_stored))
+    return dataclasses.replace(resource, actions=(*resource.actions, msgspec.structs.replace(scaled, part=part)))
 
 
 def selector_text(selector: Json) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Mapping
 from typing import Any, Final
@@ -31,8 +30,7 @@ _KUBECTL: Final = "kubectl"
 _KUBECTLS_OWN: Final = "kubectl-client-side-apply"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """The new object, not yet decoded, and its record of owners."""
 
     obj: Json
@@ -69,8 +67,7 @@ def apply(resource: Resource, live: Json, config: Json, writer: str, now: str, *
     return outcome.obj
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Applying:
+class _Applying(msgspec.Struct, frozen=True):
     """One manager's apply to one kind."""
 
     shape: Shape
@@ -154,7 +151,7 @@ def _by_kubectl(applying: _Applying, live: Json, config: Json, record: Managed, 
     annotations = outcome.obj["metadata"].get("annotations") or {}
     if LAST_APPLIED in annotations:
         note = {**annotations, LAST_APPLIED: _note(config)}
-        return dataclasses.replace(outcome, obj={**outcome.obj, "metadata": {**outcome.obj["metadata"], "annotations": note}})
+        return msgspec.structs.replace(outcome, obj={**outcome.obj, "metadata": {**outcome.obj["metadata"], "annotations": note}})
     return outcome
 
 

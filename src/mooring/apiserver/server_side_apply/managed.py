@@ -9,10 +9,11 @@ apply counts, since a later `kubectl apply --server-side` takes over all fields 
 from __future__ import annotations
 
 import copy
-import dataclasses
 import functools
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from mooring.apiserver.codecs.scalars import equal_json
 from mooring.apiserver.codecs.schema import decode
@@ -50,8 +51,7 @@ class FieldManager(NamedTuple):
     subresource: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ManagedFieldsEntry:
+class ManagedFieldsEntry(msgspec.Struct, frozen=True):
     """The fields of a manager. version: their apiVersion. time: of their last change, "" where unknown."""
 
     fields: FieldSet
@@ -59,7 +59,7 @@ class ManagedFieldsEntry:
     time: str = ""
 
     def owning(self, fields: FieldSet) -> ManagedFieldsEntry:
-        return dataclasses.replace(self, fields=fields)
+        return msgspec.structs.replace(self, fields=fields)
 
 
 Managed = Mapping[FieldManager, ManagedFieldsEntry]
@@ -179,8 +179,7 @@ def _bounded(managed: dict[FieldManager, ManagedFieldsEntry]) -> dict[FieldManag
     return managed
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Writer:
+class Writer(msgspec.Struct, frozen=True):
     """The writer as managedFields names it. applies: the write is an apply, which has kept the record itself."""
 
     name: str = ""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+
+import msgspec
 
 from mooring.apiserver.codecs import scalars
 from mooring.apiserver.codecs.schema import Field, Message
@@ -29,8 +30,7 @@ def _no_other() -> Shape | None:
     return None
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Shape:
+class Shape(msgspec.Struct, frozen=True, eq=False):
     """atomic: taken as a whole. type: of a scalar: string, numeric, boolean, or "" for any.
 
     member: the shape of a map's declared field. other: of its other members, and of a list's items; None: there are none.
@@ -43,7 +43,7 @@ class Shape:
     member: Callable[[str], Shape | None] = _no_member
     other: Callable[[], Shape | None] = _no_other
     keys: tuple[str, ...] = ()
-    defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    defaults: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
     def inner(self, name: str) -> Shape | None:
         """The shape of a map's member; None for one that may not be."""
@@ -151,7 +151,7 @@ def keys_of(message: Message, field: Field) -> tuple[str, ...] | None:
 def object_shape(message: Message) -> Shape:
     """A whole object of a built-in kind."""
     inner, text = _message(message), Shape(Form.SCALAR, type="string")
-    return dataclasses.replace(inner, member=lambda name: text if name in ("apiVersion", "kind") else inner.member(name))
+    return msgspec.structs.replace(inner, member=lambda name: text if name in ("apiVersion", "kind") else inner.member(name))
 
 
 @functools.cache

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
+
+import msgspec
 
 from mooring.apiserver.codecs.scalars import equal_json
 from mooring.apiserver.server_side_apply import gotexts
@@ -27,8 +28,7 @@ class Untyped(ValueError):
     """A value does not have its shape. The text has one line for each reason."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(msgspec.Struct, frozen=True):
     """Fields of the new value that weren't there, those whose value is another one, and those that have gone."""
 
     added: FieldSet
@@ -236,8 +236,7 @@ def _shapes(shape: Shape, old: Any, new: Any) -> list[Shape]:
     return found[:1] if found[0] is found[-1] else found
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Comparer:
+class _Comparer(msgspec.Struct, frozen=True):
     added: FieldSetBuilder
     modified: FieldSetBuilder
     removed: FieldSetBuilder

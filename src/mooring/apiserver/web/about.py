@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Mapping
 from typing import Any, Final
@@ -24,8 +23,7 @@ _OWN: Final = {_AGGREGATED: groups.AGGREGATED, _PACKED: openapi.V2_PROTOBUF}
 """How answers in another form are kept, and their media type. In a URL these names mean nothing."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Made:
+class _Made(msgspec.Struct, frozen=True):
     reply: HttpReply
     tag: str
 
@@ -51,7 +49,7 @@ class About:
         if made is None:
             return None
         if request.headers.get("if-none-match") == f'"{made.tag}"':
-            return dataclasses.replace(made.reply, status=_NOT_MODIFIED, body=b"")
+            return msgspec.structs.replace(made.reply, status=_NOT_MODIFIED, body=b"")
         return packed(made.reply, request.headers.get("accept-encoding", ""))
 
     def _forget(self) -> None:

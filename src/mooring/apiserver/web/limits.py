@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ConnectionLimits:
+class ConnectionLimits(msgspec.Struct, frozen=True):
     """slow_s: for one head, one body, one write. idle_s: between requests. leaving_s: to read a refusal."""
 
     slow_s: float = 30.0

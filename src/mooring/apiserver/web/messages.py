@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import zlib
 from collections.abc import Mapping
@@ -24,8 +23,7 @@ _BARE_TEXTS: Final = ("406: Not Acceptable", "415: Unsupported Media Type", NOT_
 """Refusals that are made before the kind is known have details, with nothing in them."""
 
 
-@dataclasses.dataclass(slots=True)
-class HttpRequest:
+class HttpRequest(msgspec.Struct):
     """path: decoded and split at its slashes. query: the first value of each parameter. headers: names in lower case.
 
     body: empty until it has been read. user: who asks. is_known: by a certificate, so that no token need be shown.
@@ -40,8 +38,7 @@ class HttpRequest:
     is_known: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class HttpReply:
+class HttpReply(msgspec.Struct, frozen=True):
     """headers: further ones, as on the wire."""
 
     status: int
@@ -52,8 +49,7 @@ class HttpReply:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class WatchReply:
+class WatchReply(msgspec.Struct, frozen=True):
     """A watch that may begin: its options have been checked."""
 
     resource: Resource
@@ -94,7 +90,7 @@ def packed(reply: HttpReply, accept_encoding: str) -> HttpReply:
     if not any(clause.partition(";")[0].strip().lower() == "gzip" for clause in accept_encoding.split(",")):
         return reply
     packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
-    return dataclasses.replace(reply, body=packer.compress(reply.body) + packer.flush(), headers=(*reply.headers, *_HEADERS))
+    return msgspec.structs.replace(reply, body=packer.compress(reply.body) + packer.flush(), headers=(*reply.headers, *_HEADERS))
 
 
 @functools.lru_cache(maxsize=256)

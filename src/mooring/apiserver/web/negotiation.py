@@ -5,7 +5,6 @@ Bodies may also be protobuf: Go clients send nothing else for built-in kinds, an
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -34,8 +33,7 @@ _TRANSFORMED: Final = frozenset(("as", "g", "v"))
 _PATCHES: Final = {kind.value: kind for kind in PatchType}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class AnswerForm:
+class AnswerForm(msgspec.Struct, frozen=True):
     """The form of an answer."""
 
     media_type: str

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import re
 from collections.abc import Mapping
 from typing import Any, Final
+
+import msgspec
 
 from mooring.api.meta import Key
 from mooring.apiserver import api_errors, field_errors
@@ -22,8 +23,7 @@ from mooring.apiserver.store import ObjectStore
 from mooring.base.units import parse_duration_s
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Route:
+class Route(msgspec.Struct, frozen=True):
     """namespace: None where the URL names none. name: "" for a collection."""
 
     resource: Resource
@@ -97,8 +97,7 @@ _POLICIES: Final = ("Foreground", "Background", "Orphan")
 _VALIDATIONS: Final = sorted(mode.value for mode in FieldValidation)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class WriteOptions:
+class WriteOptions(msgspec.Struct, frozen=True):
     """The options of creates, updates and patches."""
 
     dry_run: bool = False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Any, Final, Protocol
 
@@ -41,8 +40,7 @@ class Rendering(Protocol):
         """The object of a BOOKMARK."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class WholeRendering:
+class WholeRendering(msgspec.Struct, frozen=True):
     def one(self, _resource: Resource, stored: Stored, _now: float) -> bytes:
         return stored.body
 
@@ -62,8 +60,7 @@ class WholeRendering:
         return _encode({"kind": resource.kind, "apiVersion": resource.api_version, **empty, "metadata": meta})
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Metadata:
+class Metadata(msgspec.Struct, frozen=True):
     """The metadata alone. is_list: that a list was asked for, so nothing else can be answered."""
 
     version: str
@@ -86,8 +83,7 @@ class Metadata:
         return _partial_of(self.version, _encode(meta))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TableRendering:
+class TableRendering(msgspec.Struct, frozen=True):
     """Rows of cells, as kubectl prints them. include: what each row has beside: Metadata, Object or None."""
 
     version: str

@@ -7,7 +7,6 @@ Runs in the caller's loop, without a task of its own. A connection's bytes go th
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import errno
 import ipaddress
 import os
@@ -18,6 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
+
+import msgspec
 
 from mooring.apiserver.controllers.housekeeping import Housekeeping
 from mooring.apiserver.durability import Durability, InMemory
@@ -69,7 +70,7 @@ class ApiServer:
         self._store, self._identity, self._clock, self._host, self._port = store, identity, clock, host, port
         durability = durability or InMemory(store)
         limits = limits or ConnectionLimits()
-        limits = dataclasses.replace(limits, connections=min(limits.connections, _open_files() - _FILES_KEPT))
+        limits = msgspec.structs.replace(limits, connections=min(limits.connections, _open_files() - _FILES_KEPT))
         service = Service(store, clock=clock, token=identity.token, durability=durability, tokens=signer_of(identity))
         self._hub = WatchHub(store, clock=clock, randomness=randomness, durability=durability)
         metrics = ServerMetrics(store)

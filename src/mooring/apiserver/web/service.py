@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hmac
 from collections.abc import Callable
 from functools import partial
@@ -122,9 +121,9 @@ class Service:
         custom = route.resource.custom
         warnings = [custom.deprecation, *verbs.warnings] if custom is not None and custom.deprecation else verbs.warnings
         if warnings:
-            reply = dataclasses.replace(reply, warnings=tuple(warnings))
+            reply = msgspec.structs.replace(reply, warnings=tuple(warnings))
         if wanted.media_type != JSON and reply.body:
-            reply = dataclasses.replace(reply, body=negotiation.as_yaml(reply.body), content_type=wanted.media_type)
+            reply = msgspec.structs.replace(reply, body=negotiation.as_yaml(reply.body), content_type=wanted.media_type)
         return packed(reply, request.headers.get("accept-encoding", "")) if request.method == "GET" else reply
 
 

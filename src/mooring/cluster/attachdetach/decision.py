@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Final, TypeAlias
 
+import msgspec
+
 from mooring.api.core import ObjectReference, PersistentVolumeSpec
 from mooring.cluster.attachdetach.facts import Volume
 from mooring.control.decision import Changing
@@ -12,8 +14,7 @@ from mooring.control.result import Because
 from mooring.control.topics import Topic
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Create:
+class Create(msgspec.Struct, frozen=True):
     """POST of the volume's attachment to this node. inline: the volume's spec, for one that a pod itself defines."""
 
     node: str
@@ -21,8 +22,7 @@ class Create:
     inline: PersistentVolumeSpec | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(msgspec.Struct, frozen=True):
     """forced: "" for a volume that its node does not have mounted, else `timeout` or `out-of-service`."""
 
     node: str
@@ -31,30 +31,26 @@ class Delete:
     forced: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class LookUpAttachment:
+class LookUpAttachment(msgspec.Struct, frozen=True):
     """A POST was sent and its answer was lost: is the attachment there?"""
 
     node: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CheckNode:
+class CheckNode(msgspec.Struct, frozen=True):
     """Whether the node has the volume mounted is asked anew before an attachment is deleted."""
 
     node: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class LookUpClass:
+class LookUpClass(msgspec.Struct, frozen=True):
     """The StorageClass may say how long to wait before a detach is forced."""
 
     node: str
     name: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Note:
+class Note(msgspec.Struct, frozen=True):
     """One event about one pod."""
 
     ref: ObjectReference
@@ -63,8 +59,7 @@ class Note:
     message: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Tell:
+class Tell(msgspec.Struct, frozen=True):
     """Events, and what is remembered of having told them. ends_wait: the pods wait no longer."""
 
     node: str
@@ -77,8 +72,7 @@ class Tell:
 Action: TypeAlias = Create | Delete | LookUpAttachment | CheckNode | LookUpClass | Tell
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """What to do about a volume on one node.
 
     again: the actions only ask: decide anew with what they found. wake_s: seconds until it is looked at again. waits_for: topics.
@@ -94,8 +88,7 @@ class Step:
     blocked_by: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class MarkReports:
+class MarkReports(msgspec.Struct, frozen=True):
     """The status of these nodes tells something else of the volume than it should."""
 
     nodes: tuple[str, ...]

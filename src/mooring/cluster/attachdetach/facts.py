@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
+
+import msgspec
 
 from mooring.api.core import ObjectReference, PersistentVolumeSpec
 from mooring.api.meta import is_deleting
@@ -13,8 +14,7 @@ from mooring.base.clock import Instant
 from mooring.cluster.attachdetach.memory import Deletion, NodeRecord, Record
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(msgspec.Struct, frozen=True):
     """A pod, and the volume as its claim names it. workload: as in "Deployment web", "" for a pod of nobody.
 
     placed: when it came to its node, by the API server's clock; "" where nobody says. inline: the volume's spec where the pod itself
@@ -30,8 +30,7 @@ class Wish:
     inline: PersistentVolumeSpec | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class NodeFacts:
+class NodeFacts(msgspec.Struct, frozen=True):
     """is_there: the Node exists. is_healthy: and is Ready. is_out_of_service: and has that taint.
 
     silence: of a Node that is there and not ready, what tells this silence from another one. is_marked: that it also tells a later process.
@@ -45,8 +44,7 @@ class NodeFacts:
     is_marked: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """The volume on one node.
 
     wishes: of pods that want it there. doubts: pods that may want it: their claim can't be followed to a volume just now. finished: pods
@@ -59,8 +57,8 @@ class Place:
     """
 
     node: NodeFacts
-    record: Record = dataclasses.field(default_factory=Record)
-    node_record: NodeRecord = dataclasses.field(default_factory=NodeRecord)
+    record: Record = msgspec.field(default_factory=Record)
+    node_record: NodeRecord = msgspec.field(default_factory=NodeRecord)
     wishes: tuple[Wish, ...] = ()
     doubts: tuple[ObjectReference, ...] = ()
     finished: tuple[ObjectReference, ...] = ()
@@ -96,8 +94,7 @@ class Place:
         return self.deletion.unanswered and not is_deleting(self.attachment)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Volume:
+class Volume(msgspec.Struct, frozen=True):
     """pv_name: one of those that mean it, "" for none. driver_wait_s: the CSIDriver's annotation, None without.
 
     class_names: of all those that mean it; where none is there any more, of the last one. claims: those that it is reserved for.
@@ -111,4 +108,4 @@ class Volume:
     class_names: tuple[str, ...] = ()
     driver_wait_s: float | None = None
     claims: tuple[ObjectReference, ...] = ()
-    places: Mapping[str, Place] = dataclasses.field(default_factory=dict)
+    places: Mapping[str, Place] = msgspec.field(default_factory=dict)

@@ -3,7 +3,6 @@ that caches keep; and the body of a volume's attachment."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import operator
 from typing import Any, Final
@@ -43,8 +42,7 @@ BOUND: Final = "Bound"
 _SHARED: Final = frozenset({"ReadWriteMany", "ReadOnlyMany"})
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(msgspec.Struct, frozen=True):
     """A volume as CSI knows it."""
 
     driver: str

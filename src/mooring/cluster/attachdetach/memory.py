@@ -6,11 +6,12 @@ hears once of the volume's state, and a new state is news for all of them.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
+
+import msgspec
 
 from mooring.api.core import Node
 from mooring.api.storage import VolumeAttachment
@@ -30,8 +31,7 @@ def error_mark(attachment: VolumeAttachment) -> str:
     return "" if error is None else f"{error.time} {error.message}"
 
 
-@dataclasses.dataclass(slots=True)
-class Deletion:
+class Deletion(msgspec.Struct):
     """A DELETE of one attachment that was sent and not refused. forced: as of `decision.Delete`. on_its_way: it has no answer yet.
 
     unanswered: the answer to it was lost: until a later one is answered, it may have been carried out, or yet be, until open_until.
@@ -52,8 +52,7 @@ class Deletion:
         return is_ending or asked_at < self.open_until
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Told:
+class Told(msgspec.Struct, frozen=True):
     """What was told last. heard: when, by the uids of the pods; None for everybody then."""
 
     mark: str
@@ -69,8 +68,7 @@ NOTHING_TOLD: Final[Mapping[str, Told]] = MappingProxyType({})
 """Of almost all records: one for all of them."""
 
 
-@dataclasses.dataclass(slots=True)
-class Paced:
+class Paced(msgspec.Struct):
     """What failed is tried again at `not_before`, whatever wakes its key meanwhile. failures: in a row.
 
     The kit's back-off is a key's, and a change ends it. But a volume's key stands for all its nodes, each of which fails for itself; and
@@ -91,7 +89,6 @@ class Paced:
         self.failures, self.not_before = 0, -math.inf
 
 
-@dataclasses.dataclass(slots=True)
 class Record(Paced):
     """One volume on one node. Times are None while what they count is not so. node: "" for a record that no memory holds.
 
@@ -117,7 +114,7 @@ class Record(Paced):
     seen_uid: str = ""
     seen_since: Instant = -math.inf
     made_uid: str = ""
-    told: Mapping[str, Told] = dataclasses.field(default_factory=lambda: NOTHING_TOLD)
+    told: Mapping[str, Told] = msgspec.field(default_factory=lambda: NOTHING_TOLD)
 
     def observe(
         self,
@@ -209,7 +206,6 @@ UNHEARD_S: Final = 60.0
 before it has looked what is mounted, and says so with its first status after that. A kubelet that is silent says nothing."""
 
 
-@dataclasses.dataclass(slots=True)
 class NodeRecord(Paced):
     """gathers_until: what comes before is told in one write. writing: the report is
     being written. stale: the volumes whose entry in the report may be wrong; None for all.

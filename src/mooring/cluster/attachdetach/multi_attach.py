@@ -5,9 +5,10 @@ The first event has upstream's text to the letter: tools look for it. A wait tha
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Final
+
+import msgspec
 
 from mooring.api.meta import finalizers_of
 from mooring.api.names import attacher_finalizer
@@ -29,8 +30,7 @@ REPEAT_S: Final = 120.0
 EXCLUSIVE: Final = "Volume is already exclusively attached to one node and can't be attached to another"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(msgspec.Struct, frozen=True):
     """kind: for the metric. text: a sentence for people."""
 
     kind: str

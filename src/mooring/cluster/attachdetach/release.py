@@ -7,6 +7,8 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
+import msgspec
+
 from mooring.base.clock import Instant
 from mooring.cluster.attachdetach.facts import Place, Volume
 from mooring.cluster.attachdetach.options import NEVER, AttachDetachOptions
@@ -18,8 +20,7 @@ TIMEOUT: Final = "timeout"
 OUT_OF_SERVICE: Final = "out-of-service"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(msgspec.Struct, frozen=True):
     """When a detach is forced: the options, and what StorageClasses say. Before a volume's class has been read nothing of it is forced."""
 
     options: AttachDetachOptions
@@ -51,8 +52,7 @@ class Rules:
         return next(wait_s for wait_s in given if wait_s is not None)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(msgspec.Struct, frozen=True):
     """Why the node keeps the volume. in_s: seconds until the detach is forced, NEVER for no such time.
 
     forced: the detach is forced now: `timeout` or `out-of-service`; "" for not forced.

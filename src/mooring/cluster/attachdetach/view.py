@@ -5,10 +5,11 @@ A `View` shows the caches and the memory as they are: a decision reads it betwee
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
+
+import msgspec
 
 from mooring.api.binding import claim_key, claims_of
 from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim
@@ -33,8 +34,7 @@ ORPHAN: Final = "attachment/"
 """Begins the key of an attachment whose volume can't be told any more: the rest is its name."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class View:
+class View(msgspec.Struct, frozen=True):
     """The caches and the memory, live. csi_nodes: only where an attacher runs in this process."""
 
     pods: Reader[Pod]

@@ -6,9 +6,10 @@ not written yet: the volumes that are being bound at the moment.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
+
+import msgspec
 
 from mooring.api.binding import (
     BIND_COMPLETED,
@@ -41,8 +42,7 @@ UNSET: Final = "(unset)"
 """In place of a class's name: a class has no parentheses."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Volumes:
+class Volumes(msgspec.Struct, frozen=True):
     """The volumes, and the available ones by size."""
 
     reader: Reader[PersistentVolume]
@@ -55,15 +55,14 @@ class Volumes:
         return self.reader.by(index, value)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class View:
+class View(msgspec.Struct, frozen=True):
     """The caches and the running binds, live. taken: volume name → claim that it is being bound to."""
 
     claims: Reader[PersistentVolumeClaim]
     volumes: Volumes
     classes: Reader[StorageClass]
     pods: Reader[Pod]
-    taken: Mapping[str, Key] = dataclasses.field(default_factory=dict)
+    taken: Mapping[str, Key] = msgspec.field(default_factory=dict)
 
     def storage_class(self, name: str) -> StorageClass | None:
         return self.classes.get(Key("", name)) if name else None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
+
+import msgspec
 
 from mooring.api.coordination import NODE_LEASE_NAMESPACE, Lease
 from mooring.api.core import Node, Taint
@@ -56,8 +57,7 @@ POD_INDEXES: Final[Mapping[str, Callable[[Pod], Iterable[str]]]] = {
 }
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class View:
+class View(msgspec.Struct, frozen=True):
     """The caches, live."""
 
     nodes: Reader[Node]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
+
+import msgspec
 
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CLASSES, GROUP_SNAPSHOT_CONTENTS, GROUP_SNAPSHOTS
@@ -18,8 +19,7 @@ from mooring.kube.cache.informer import Informer
 from mooring.kube.cache.store import Store
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class OfKind:
+class OfKind(msgspec.Struct, frozen=True):
     """The caches of single snapshots, or of groups."""
 
     snapshots: Informer[Any]

@@ -6,9 +6,10 @@ may lack is in a cache, with an index that finds the snapshots which need it. A 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
+
+import msgspec
 
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.group_snapshot import VolumeGroupSnapshot, VolumeGroupSnapshotContent
@@ -168,7 +169,7 @@ class SnapshotQueue:
         snapshot: Snapshot | None = self._view.of(self._row).get(key)
         lost_s = None if snapshot is None else self._reconciler.lost.wait_s(snapshot.metadata.uid)
         decision = decide_snapshot(self._view, self._row, key, self._waited_s(snapshot), lost_s)
-        return decision if decision.problem is None else dataclasses.replace(decision, waits_for=frozenset({"change"}))
+        return decision if decision.problem is None else msgspec.structs.replace(decision, waits_for=frozenset({"change"}))
 
     async def _perform(self, key: Key, decision: Decision[Action]) -> Result | None:
         snapshot: Snapshot | None = self._view.of(self._row).get(key)

@@ -11,8 +11,9 @@ group's status. So a restart goes on where the objects say. A ready group makes 
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TypeAlias
+
+import msgspec
 
 from mooring.api.group_snapshot import VolumeGroupSnapshot
 from mooring.api.meta import Key, finalizers_of, is_deleting, key_of
@@ -226,7 +227,7 @@ def _misbound(content: Content) -> Step:
 
 def _also(row: Row, failure: Failure, text: str) -> Failure:
     """Once more, under the reason of the step that it stops."""
-    return dataclasses.replace(failure, also=(row.reasons.finalizer_failed, f"Failed to check and update {row.noun}: {text}"))
+    return msgspec.structs.replace(failure, also=(row.reasons.finalizer_failed, f"Failed to check and update {row.noun}: {text}"))
 
 
 # -- a dynamic snapshot without content

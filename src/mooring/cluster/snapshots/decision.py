@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
+
+import msgspec
 
 from mooring.api.core import PersistentVolumeClaim
 from mooring.api.meta import Key, Kind
@@ -12,8 +13,7 @@ from mooring.api.snapshot import VolumeSnapshot, VolumeSnapshotContent
 from mooring.cluster.snapshots.kinds import Content, Snapshot
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class LookUp:
+class LookUp(msgspec.Struct, frozen=True):
     """Ask the API server for what the cache lacks, or has in a state that may be an old one, before an error is shown.
 
     strictly: no answer is an error, too: what follows can't be taken back.
@@ -24,8 +24,7 @@ class LookUp:
     strictly: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Protect:
+class Protect(msgspec.Struct, frozen=True):
     """Add finalizers to the snapshot, and the class that is chosen for it, in one write."""
 
     snapshot: Snapshot
@@ -33,37 +32,32 @@ class Protect:
     class_name: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class JoinGroup:
+class JoinGroup(msgspec.Struct, frozen=True):
     """Make the group snapshot an owner of the snapshot that says it belongs to it."""
 
     snapshot: VolumeSnapshot
     owner: Mapping[str, Any]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class HoldClaim:
+class HoldClaim(msgspec.Struct, frozen=True):
     """Add our finalizer to the claim, unless it is there."""
 
     claim: PersistentVolumeClaim
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ReleaseClaim:
+class ReleaseClaim(msgspec.Struct, frozen=True):
     """Remove our finalizer from the claim, unless a snapshot needs it by now."""
 
     key: Key
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CreateContent:
+class CreateContent(msgspec.Struct, frozen=True):
     """Create this content. One of its name that is there already is as good."""
 
     body: Mapping[str, Any]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class BindContent:
+class BindContent(msgspec.Struct, frozen=True):
     """Write the snapshot's uid, and its class, into the content, with our finalizer and unmarked. "" leaves the class alone."""
 
     content: Content
@@ -71,29 +65,25 @@ class BindContent:
     class_name: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ProtectContent:
+class ProtectContent(msgspec.Struct, frozen=True):
     """Add our finalizer to the content."""
 
     content: VolumeSnapshotContent
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class MarkDeleted:
+class MarkDeleted(msgspec.Struct, frozen=True):
     """Tell the driver's side, by an annotation, that the snapshot of this content is being deleted."""
 
     content: Content
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class UnmarkDeleted:
+class UnmarkDeleted(msgspec.Struct, frozen=True):
     """Take that mark off again: it is a former snapshot's, and this one lives."""
 
     content: Content
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Touch:
+class Touch(msgspec.Struct, frozen=True):
     """Change an annotation of the content, for a sidecar that sleeps over it.
 
     Upstream's csi-snapshotter is not woken by its own last write of a creation, after which a deletion that waited for it may go on.
@@ -102,56 +92,48 @@ class Touch:
     content: VolumeSnapshotContent
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class DeleteContent:
+class DeleteContent(msgspec.Struct, frozen=True):
     content: Content
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Release:
+class Release(msgspec.Struct, frozen=True):
     """Remove these finalizers from the snapshot."""
 
     snapshot: Snapshot
     finalizers: tuple[str, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SaveStatus:
+class SaveStatus(msgspec.Struct, frozen=True):
     """Write this status of the snapshot."""
 
     snapshot: Snapshot
     status: Mapping[str, Any]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CreateMember:
+class CreateMember(msgspec.Struct, frozen=True):
     """Create the snapshot that a group has of one volume."""
 
     body: Mapping[str, Any]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CreateMemberContent:
+class CreateMemberContent(msgspec.Struct, frozen=True):
     """Create the content of a group's snapshot of one volume."""
 
     body: Mapping[str, Any]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SaveMemberStatus:
+class SaveMemberStatus(msgspec.Struct, frozen=True):
     """Write this status of the content of a group's snapshot of one volume."""
 
     content: VolumeSnapshotContent
     status: Mapping[str, Any]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class DeleteMember:
+class DeleteMember(msgspec.Struct, frozen=True):
     snapshot: VolumeSnapshot
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Tell:
+class Tell(msgspec.Struct, frozen=True):
     """An Event on the object."""
 
     obj: Snapshot | Content
@@ -183,8 +165,7 @@ Action = (
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True):
     """Keeps the work from being done until something changes, which wakes the key; of an action: it is tried again.
 
     event: the reason of the Warning. error: its text, and that of the status. saved: whether it goes to the status. unready: whether

@@ -5,8 +5,9 @@ The reasons of Events and their texts are snapshot-controller's. Those of writes
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from mooring.api import snapshot_names as names
 from mooring.api.group_snapshot import (
@@ -36,8 +37,7 @@ STATUS_DELAY_S: Final = 0.5
 """How long the bound name of a single snapshot waits to be written together with what the driver says."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class EventReasons:
+class EventReasons(msgspec.Struct, frozen=True):
     """The reasons of Events about snapshots of one kind."""
 
     class_missing: str
@@ -56,8 +56,7 @@ class EventReasons:
     ready: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class OperationNames:
+class OperationNames(msgspec.Struct, frozen=True):
     """The names in metrics."""
 
     create: str
@@ -65,8 +64,7 @@ class OperationNames:
     delete: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """kind, contents, classes: of the snapshots, of their contents, of their classes. queue: its name. noun, title, failed, bind_text: in
     texts. prefix: of the tokens in templates.
 

@@ -5,11 +5,11 @@ Differs from snapshot-controller: a failure is counted, with the status `failure
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections import OrderedDict
 from typing import Any, Final
 
+import msgspec
 from prometheus_client import CollectorRegistry, Gauge, Histogram
 
 from mooring.api.meta import is_deleting
@@ -26,8 +26,7 @@ SUCCESS, CANCEL, FAILURE = "success", "cancel", "failure"
 UNKNOWN: Final = "unknown"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SnapshotStage:
+class SnapshotStage(msgspec.Struct, frozen=True):
     """How far a snapshot is. gone: no object is left. going: it is being deleted. created: it has a creation time."""
 
     gone: bool
@@ -36,8 +35,7 @@ class SnapshotStage:
     ready: bool
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Labels:
+class Labels(msgspec.Struct, frozen=True):
     """driver: "" where it is not known. snapshot_type: dynamic or pre-provisioned."""
 
     driver: str

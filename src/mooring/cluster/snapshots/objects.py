@@ -5,7 +5,6 @@ Whatever keeps a content from being made is found here, before anything is writt
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -51,8 +50,7 @@ class CantTell(MooringError):
 # -- claims, volumes and the class
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Source:
+class Source(msgspec.Struct, frozen=True):
     """A claim and its volume, which is a CSI one."""
 
     claim: PersistentVolumeClaim

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Final
+
+import msgspec
 
 from mooring.api.meta import Key
 from mooring.cluster.snapshots import decision as d
 from mooring.cluster.snapshots.kinds import GROUPS, SINGLES
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """The texts for a refused action. text: the beginning. saved: in the status, too. also: reason and beginning of a second Warning."""
 
     reason: str
@@ -31,7 +31,7 @@ REFUSALS: Final[Mapping[str, Mapping[type, Refusal]]] = {
     SINGLES.noun: {
         d.Protect: Refusal("SnapshotFinalizerError", "Failed to check and update snapshot: "),
         d.HoldClaim: _CREATION,
-        d.CreateContent: dataclasses.replace(
+        d.CreateContent: msgspec.structs.replace(
             _CREATION, also=("CreateSnapshotContentFailed", "Error creating volume snapshot content object for snapshot: ")
         ),
         d.BindContent: Refusal("SnapshotBindFailed", "Snapshot failed to bind VolumeSnapshotContent, ", saved=True),
@@ -44,7 +44,7 @@ REFUSALS: Final[Mapping[str, Mapping[type, Refusal]]] = {
     GROUPS.noun: {
         d.Protect: Refusal("GroupSnapshotFinalizerError", "VolumeGroupSnapshot: "),
         d.HoldClaim: _GROUP_CREATION,
-        d.CreateContent: dataclasses.replace(
+        d.CreateContent: msgspec.structs.replace(
             _GROUP_CREATION,
             also=("CreateGroupSnapshotContentFailed", "Error creating volume group snapshot content object for group snapshot {key}: "),
         ),

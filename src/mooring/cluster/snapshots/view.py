@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
+
+import msgspec
 
 from mooring.api.core import Node, ObjectReference, PersistentVolume, PersistentVolumeClaim
 from mooring.api.group_snapshot import (
@@ -49,8 +50,7 @@ BY_HANDLE: Final = "snapshots/handle"
 BY_SOURCE_VOLUME: Final = "snapshots/source-volume"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class View:
+class View(msgspec.Struct, frozen=True):
     """The caches, live. nodes: empty unless the work is distributed. groups, group_contents, group_classes: empty unless groups are."""
 
     snapshots: Reader[VolumeSnapshot]

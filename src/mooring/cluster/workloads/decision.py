@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 from mooring.api.pods import Pod
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CreatePods:
+class CreatePods(msgspec.Struct, frozen=True):
     """So many pods of the template."""
 
     count: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class DeletePod:
+class DeletePod(msgspec.Struct, frozen=True):
     pod: Pod

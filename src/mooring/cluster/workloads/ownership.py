@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
@@ -14,8 +13,7 @@ from mooring.api.meta import Kind, LabelSelector, Object, OwnerReference, is_del
 T = TypeVar("T", bound=Object)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Claimed(Generic[T]):
+class Claimed(msgspec.Struct, Generic[T], frozen=True):
     """mine: controlled, and selected. adopt: selected, and without a controller. release: controlled, and not selected any more."""
 
     mine: tuple[T, ...]

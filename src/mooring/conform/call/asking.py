@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
+import msgspec
 from google.protobuf.message import Message
 
 from mooring.base.clock import Clock
@@ -18,8 +18,7 @@ from mooring.csi.driver import Call, Rpc
 from mooring.csi.errors import DriverError
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """answer or error. breaches: of the book's rules, as far as one call shows them."""
 
     answer: Message | None

@@ -4,12 +4,12 @@ order get the same faults.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
+import msgspec
 from google.protobuf.message import Message
 
 from mooring.base.randomness import Random
@@ -35,8 +35,7 @@ class When(enum.StrEnum):
     AFTER = "after"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(msgspec.Struct, frozen=True):
     """What happens to a call, and to which one.
 
     place: `faults.yaml:4`. rpcs: names or paths of calls, as patterns. request: patterns of its fields' values, by path. nth: which of the
@@ -73,8 +72,7 @@ class Fault:
         return f"the connection is cut {self.when} the effect"
 
 
-@dataclasses.dataclass(slots=True)
-class Course:
+class Course(msgspec.Struct):
     """How a fault has fared. fits: calls that it was for, so far; happened: how often it was taken."""
 
     fault: Fault

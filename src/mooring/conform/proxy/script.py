@@ -10,10 +10,10 @@ faults:
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
+import msgspec
 import yaml
 
 from mooring.base.errors import ConfigError
@@ -40,8 +40,7 @@ _OWN: Final[Mapping[Kind, tuple[str, ...]]] = {
 _NEEDED: Final[Mapping[Kind, str]] = {Kind.DELAY: "for", Kind.FAIL: "code"}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Script:
+class Script(msgspec.Struct, frozen=True):
     seed: int
     faults: tuple[Fault, ...]
 
@@ -63,7 +62,7 @@ def script_of(text: str, name: str) -> Script:
 def fault_of(text: str, place: str) -> Fault:
     """One fault, in a script's words. place: where it was asked for. Raises ConfigError."""
     fault = _read(text, "", _fault, "say what it does, as in `{do: drop, rpc: CreateVolume}`")
-    return dataclasses.replace(fault, place=place)
+    return msgspec.structs.replace(fault, place=place)
 
 
 def _read(text: str, name: str, read: Callable[[yaml.Node, str], T], empty: str) -> T:
@@ -136,7 +135,7 @@ def _fault(node: yaml.Node, name: str) -> Fault:
     fault = Fault(kind, f"{name}:{line + 1}", **read)
     if "request" not in given:
         return fault
-    return dataclasses.replace(fault, request=tuple(_patterns(given["request"], fault.rpcs)))
+    return msgspec.structs.replace(fault, request=tuple(_patterns(given["request"], fault.rpcs)))
 
 
 def _patterns(node: yaml.Node, rpcs: tuple[str, ...]) -> Iterator[tuple[str, str]]:

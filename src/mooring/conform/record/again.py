@@ -6,10 +6,10 @@ difference, as long as a context has the same keys. Times are none either, nor a
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
 from google.protobuf.message import Message
 
 from mooring.conform.call.fields import fill_secrets
@@ -30,8 +30,7 @@ Ask = Callable[[Rpc[Any, Any], Message], Awaitable[Message]]
 """Makes a call. Raises DriverError."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Compared:
+class Compared(msgspec.Struct, frozen=True):
     """differences: `publish_context.device: was '/dev/a', is '/dev/b'`; none where the driver answered as then."""
 
     call: Recorded

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, TypeVar
+
+import msgspec
 
 from mooring.api.meta import Kind
 from mooring.base.clock import Clock, Instant
@@ -120,7 +121,7 @@ class RecordedRandom(Random):
 
 def recorded(runtime: Runtime, recorder: Recorder) -> Runtime:
     """The same ports, with the recorder beside them."""
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         runtime,
         cluster=RecordedCluster(runtime.cluster, recorder),
         clock=RecordedClock(runtime.clock, recorder),

@@ -238,7 +238,7 @@ def _who() -> str:
 
 def _is_plain(request: Request, answer: Any) -> bool:
     """True for one object without secrets."""
-    return isinstance(answer, msgspec.Struct) and not holds_secrets(request) and not gives_token(request)
+    return request.verb is not Verb.LIST and isinstance(answer, msgspec.Struct) and not holds_secrets(request) and not gives_token(request)
 
 
 def encoded_answer(request: Request, answer: Any) -> bytes:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+
+_NONE: Final = object()
+"""In the place of a default, where there is none."""
 
 
 def shown(value: Any) -> str:
@@ -23,19 +26,22 @@ def shown(value: Any) -> str:
         inner = ", ".join(map(shown, value))
         return f"[{inner}]" if isinstance(value, list) else f"({inner})"
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [field.name for field in dataclasses.fields(value) if field.repr and not _is_default(field, getattr(value, field.name))]
+        shown_fields = (field for field in dataclasses.fields(value) if field.repr)
+        names = [field.name for field in shown_fields if not _is_default(field.default, getattr(value, field.name))]
         return _record(value, names)
     if isinstance(value, msgspec.Struct):
-        pairs = zip(value.__struct_fields__, value.__struct_defaults__[-len(value.__struct_fields__) :] or (), strict=False)
-        defaults = dict(pairs) if len(value.__struct_defaults__) == len(value.__struct_fields__) else {}
-        return _record(value, [name for name in value.__struct_fields__ if name not in defaults or defaults[name] != getattr(value, name)])
+        first = len(value.__struct_fields__) - len(value.__struct_defaults__)
+        defaults = dict(zip(value.__struct_fields__[first:], value.__struct_defaults__, strict=True))
+        return _record(
+            value, [name for name in value.__struct_fields__ if not _is_default(defaults.get(name, _NONE), getattr(value, name))]
+        )
     if isinstance(value, Exception):
         return f"{type(value).__name__}({str(value)!r})"
     return type(value).__name__
 
 
-def _is_default(field: dataclasses.Field[Any], value: Any) -> bool:
-    return field.default is not dataclasses.MISSING and type(value) is type(field.default) and bool(value == field.default)
+def _is_default(default: Any, value: Any) -> bool:
+    return type(value) is type(default) and bool(value == default)
 
 
 def _record(value: Any, names: list[str]) -> str:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import dataclasses
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final, NoReturn
+
+import msgspec
 
 from mooring.base.clock import Clock
 from mooring.base.errors import InvariantError, first_of
@@ -28,8 +29,7 @@ CreateTask = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
 _log = logger(__name__)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class LeasedWork:
+class LeasedWork(msgspec.Struct, frozen=True):
     """A work and its Lease. make_work: one for each term. component, starting: what is logged when a term begins.
 
     lock_name: as yet unsanitised. namespace: of the Lease, "" for the one that the flags name.
@@ -42,8 +42,7 @@ class LeasedWork:
     namespace: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class LeasedWorks:
+class LeasedWorks(msgspec.Struct, frozen=True):
     """The works of a program. beside: runs as long as any of them does."""
 
     works: Sequence[LeasedWork]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Final, TypeVar
+
+import msgspec
 
 from mooring.api.meta import Kind
 from mooring.control.runtime import Runtime
@@ -111,4 +112,4 @@ async def traced_call(
 
 def on_traced_ports(runtime: Runtime, tracing: Tracing) -> Runtime:
     """The same ports, with traces beside the API server."""
-    return dataclasses.replace(runtime, cluster=TracingCluster(runtime.cluster, tracing))
+    return msgspec.structs.replace(runtime, cluster=TracingCluster(runtime.cluster, tracing))

@@ -7,10 +7,11 @@ span only where its reason is another than the last one of that key: an object t
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Hashable, Mapping
 from contextvars import ContextVar
 from typing import Any, Final, Protocol
+
+import msgspec
 
 from mooring.base.clock import Clock
 from mooring.control.decision import Decision
@@ -28,8 +29,7 @@ REASONS_MAX: Final = 10_000
 Value = str | int | tuple[str, ...]
 
 
-@dataclasses.dataclass(slots=True)
-class Span:
+class Span(msgspec.Struct):
     """One span. began, ended: nanoseconds since 1970. error: its text, None where all went well. is_client: it asked somebody else."""
 
     name: str
@@ -48,15 +48,14 @@ class SpanSink(Protocol):
         ...
 
 
-@dataclasses.dataclass(eq=False, slots=True)
-class Step:
+class Step(msgspec.Struct, eq=False):
     """place: of the controller in the order. told: the last thing decided in it. parents: by uid, once its spans are made."""
 
     place: str
     key: Hashable
     began: int
     told: Any = None
-    operations: list[tuple[Span, Place | str]] = dataclasses.field(default_factory=list)
+    operations: list[tuple[Span, Place | str]] = msgspec.field(default_factory=list)
     parents: Mapping[str, Any] | None = None
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Hashable
 from typing import Any, Final
+
+import msgspec
 
 from mooring.base.clock import Clock, Instant
 from mooring.control.result import Because
@@ -63,7 +64,7 @@ class Feed:
                     if number == self._last:
                         await self._news.wait()
             await self._clock.sleep(GATHERING_S)
-        board = dataclasses.asdict(self._board())
+        board = msgspec.to_builtins(self._board())
         return {"last": self._last, "lines": [line for line in self._lines if line["number"] > number], **board}
 
 

@@ -4,11 +4,12 @@ of what the API objects lack: the latest reasons, the mounts that calls have mad
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import Final
+
+import msgspec
 
 from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim
 from mooring.api.pods import Pod
@@ -21,8 +22,7 @@ from mooring.driver.guard import CallRecord
 READY: Final = "Ready"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ObjectBoard:
+class ObjectBoard(msgspec.Struct, frozen=True):
     """The API server's objects at one moment."""
 
     nodes: Collection[Node] = ()
@@ -35,8 +35,7 @@ class ObjectBoard:
     snapshots: Collection[VolumeSnapshot] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class NodeRow:
+class NodeRow(msgspec.Struct, frozen=True):
     """state: Ready, NotReady or Unknown. zone: "" for none. limit: volumes that the node takes, None for no limit. taints: without what
     all share. for_s: since when it is in this state, None for one that is well.
     """
@@ -55,8 +54,7 @@ class NodeRow:
         return self.state == READY and not self.taints
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class VolumeRow:
+class VolumeRow(msgspec.Struct, frozen=True):
     """claim: with its namespace, unless that is `default`; "" for a volume without one. volume: the PersistentVolume. node: "" for none.
     text: the reason that it waits, else who uses it. for_s: since when it waits in this stage, None for one that does not wait.
     """
@@ -74,8 +72,7 @@ class VolumeRow:
         return self.claim, self.volume, self.node
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Board:
+class Board(msgspec.Struct, frozen=True):
     nodes: tuple[NodeRow, ...] = ()
     volumes: tuple[VolumeRow, ...] = ()
 
@@ -118,15 +115,14 @@ class ReasonBoard:
 def _aged(because: Because, age_s: float) -> Because:
     """The reason as it would be given now, where it counts down."""
     left = {name: max(0.0, value - age_s) for name in _COUNTDOWNS if isinstance(value := getattr(because, name, None), float)}
-    return dataclasses.replace(because, **left) if left else because  # type: ignore[type-var]
+    return msgspec.structs.replace(because, **left) if left else because  # type: ignore[type-var]
 
 
-@dataclasses.dataclass(slots=True)
-class MountedVolume:
+class MountedVolume(msgspec.Struct):
     """A volume on a node. targets: the paths where pods see it."""
 
     is_staged: bool = False
-    targets: set[str] = dataclasses.field(default_factory=set)
+    targets: set[str] = msgspec.field(default_factory=set)
 
 
 class MountBoard:

@@ -5,10 +5,11 @@ It makes the rows of nodes, and of snapshots that are not ready yet or are being
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from typing import Final
+
+import msgspec
 
 from mooring.api.binding import is_finished
 from mooring.api.core import Node, Taint
@@ -51,8 +52,8 @@ class Model:
         states = [*((row.name, row.state) for row in nodes), *((row.key, (row.stage, row.waits)) for row in volumes)]
         ages = self._since.ages(states, now)
         return Board(
-            tuple(row if row.is_well else dataclasses.replace(row, for_s=ages[row.name]) for row in nodes),
-            tuple(dataclasses.replace(row, for_s=ages[row.key]) if row.waits else row for row in volumes),
+            tuple(row if row.is_well else msgspec.structs.replace(row, for_s=ages[row.name]) for row in nodes),
+            tuple(msgspec.structs.replace(row, for_s=ages[row.key]) if row.waits else row for row in volumes),
         )
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+import msgspec
 from rich.cells import cell_len, set_cell_size
 
 from mooring.apiserver.printers.column import short_age
@@ -32,7 +32,7 @@ def render(board: Board, width: int, height: int, *, ascii_only: bool = False) -
     """At most half as many lines as the terminal has, each narrower than it. ascii_only: for terminals without Unicode."""
     if width < WIDTH_MIN or height < HEIGHT_MIN:
         return [((fit(plain(_summary(board), ascii_only=ascii_only), max(0, width - 1), ""), "bold"),)]
-    rows = tuple(dataclasses.replace(row, text=plain(row.text, ascii_only=ascii_only)) for row in board.volumes)
+    rows = tuple(msgspec.structs.replace(row, text=plain(row.text, ascii_only=ascii_only)) for row in board.volumes)
     return list(_Page(width - 1, ascii_only).lines(Board(board.nodes, rows), height // 2))
 
 
@@ -105,8 +105,7 @@ def _urgency(row: VolumeRow) -> float:
     return 1.0 if row.for_s is None else -row.for_s
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Page:
+class _Page(msgspec.Struct, frozen=True):
     width: int
     ascii_only: bool
 
@@ -204,8 +203,7 @@ Row = Sequence[Part]
 GAP: Final = 2
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ScreenColumn:
+class ScreenColumn(msgspec.Struct, frozen=True):
     """width: the most that it takes. leaves: it is shown only where the last column keeps so much room. right: aligned."""
 
     title: str
@@ -214,8 +212,7 @@ class ScreenColumn:
     right: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ScreenTable:
+class ScreenTable(msgspec.Struct, frozen=True):
     """The last column has what is left of the width. cut: ends text that is cut."""
 
     columns: Sequence[ScreenColumn]

@@ -5,10 +5,11 @@ The reason is in the words of the controller whose turn it is.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
+
+import msgspec
 
 from mooring.api.binding import BOUND, DELETE, FAILED, LOST, PROVISIONER, RELEASED, claims_of, is_finished
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
@@ -26,8 +27,7 @@ ATTACHER, ATTACH_DETACH, BINDER, PROVISIONS = "attacher", "attach-detach", "bind
 PODS_SHOWN: Final = 2
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(msgspec.Struct, frozen=True):
     """A volume on a node that has it, or is to have it. pods: of the node, those that use its claim."""
 
     node: str
@@ -104,10 +104,10 @@ class VolumeRows:
         """Another reason for its wait comes first."""
         stage, text = change_of(claim)
         for row in rows:
-            yield dataclasses.replace(row, stage=stage, text=text, waits=True) if stage and not row.waits else row
+            yield msgspec.structs.replace(row, stage=stage, text=text, waits=True) if stage and not row.waits else row
 
     def _kept_in_use(self, row: VolumeRow, claim: Key) -> VolumeRow:
-        return dataclasses.replace(row, stage="Deleting", text=self._why(BINDER, "pvcprotection", claim), waits=True)
+        return msgspec.structs.replace(row, stage="Deleting", text=self._why(BINDER, "pvcprotection", claim), waits=True)
 
     def _of_unplaced(self, claim: PersistentVolumeClaim) -> tuple[str, str, bool]:
         """Stage, text, and whether it waits."""

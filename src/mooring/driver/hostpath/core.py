@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection
 
+import msgspec
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from mooring.base.clock import Clock
@@ -20,8 +20,7 @@ from mooring.driver.hostpath.statefile import StateFolder
 from mooring.wire.grpc.codes import Code
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Core:
+class Core(msgspec.Struct, frozen=True):
     """mutable_names: the mutable parameters that are accepted, none for all. snapshot_delay_s: until a snapshot is ready."""
 
     journal: StateJournal

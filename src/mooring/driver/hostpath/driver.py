@@ -16,6 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+import msgspec
+
 import mooring
 from mooring.base.clock import Clock, LoopClock
 from mooring.base.errors import ConfigError
@@ -149,7 +151,7 @@ class HostPath(VolumeCalls, AttachmentCalls, Snapshots, GroupSnapshots, Question
         """Another node of this driver, to be served on a socket of its own. Raises ConfigError for one that there is not."""
         if node_id not in self._core.layout.nodes:
             raise ConfigError(f"there is no node {node_id!r}: name it with node-id too")
-        return NodeService(dataclasses.replace(self._node, node_id=node_id), self)
+        return NodeService(msgspec.structs.replace(self._node, node_id=node_id), self)
 
     def state_dump(self) -> bytes:
         """The driver's state, as it stands in its state file."""

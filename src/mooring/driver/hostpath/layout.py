@@ -6,10 +6,11 @@ it had its own storage system. Without topology there is one place, which every 
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
+
+import msgspec
 
 from mooring.base.errors import ConfigError
 from mooring.csi.errors import DriverError
@@ -23,12 +24,11 @@ _NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _PREFIX: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class StorageLimits:
+class StorageLimits(msgspec.Struct, frozen=True):
     """capacity_bytes: of all volumes of one place; kinds: per kind of storage, instead. attach_max: volumes per node, 0 for no limit."""
 
     capacity_bytes: int = 1 << 40
-    kinds: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    kinds: Mapping[str, int] = msgspec.field(default_factory=dict)
     volume_bytes_max: int = 1 << 40
     volume_bytes_default: int = 1 << 30
     attach_max: int = 0

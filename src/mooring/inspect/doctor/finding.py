@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
+
+import msgspec
 
 
 class Severity(enum.Enum):
@@ -17,16 +18,14 @@ class Severity(enum.Enum):
     """Nobody can say from what was read, or it is as somebody may have wanted it."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """line: a command, or a line of YAML. where: where the YAML goes, `FILE:LINE` or the command that opens it; "" for a command."""
 
     line: str
     where: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """check: the name of the check. about: the object, `Deployment storage/csi`. wrong, follows: a sentence each."""
 
     check: str

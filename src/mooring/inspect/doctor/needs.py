@@ -5,9 +5,10 @@ Rules for secrets are not here: the check of the classes looks at those.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Final
+
+import msgspec
 
 from mooring.inspect.doctor.finding import Severity
 from mooring.inspect.doctor.sidecars import Sidecar
@@ -20,8 +21,7 @@ LEASES: Final = "coordination.k8s.io"
 ERROR, WARNING, NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Need:
+class Need(msgspec.Struct, frozen=True):
     """verbs: with spaces between. follows: from its absence. at_home: in the namespace of the Lease alone.
 
     whose: "ours", "go", "" for both. when: whether this sidecar needs it, by its flags and its pod.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+import msgspec
 from msgspec import field
 
 from mooring.api.coordination import LEASES
@@ -204,8 +204,7 @@ class Marks(Protocol):
         """`FILE:LINE` of what the path leads to, or of the last thing on it that is there."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Item(Generic[T_co]):
+class Item(msgspec.Struct, Generic[T_co], frozen=True):
     """marks: None for an object of a cluster."""
 
     kind: Kind[Any]

@@ -5,10 +5,11 @@ The check judges RBAC as it is written. It does not ask the API server about rig
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator
 from typing import Final
+
+import msgspec
 
 from mooring.api.matching import selects
 from mooring.inspect.doctor.finding import Change, Finding, Severity
@@ -22,8 +23,7 @@ SOME_NAMES: Final = ("get", "update", "patch", "delete")
 """Verbs that a rule for named objects may allow for the object that counts; the others are about no name."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(msgspec.Struct, frozen=True):
     """A role that an account has. namespace: "" for everywhere. role: None for one that is not among what was read."""
 
     role: Item[Role] | None

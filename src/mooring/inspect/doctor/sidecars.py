@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator
 from typing import Final
+
+import msgspec
 
 from mooring.inspect.doctor.inventory import Inventory
 from mooring.inspect.doctor.objects import BARE_PODS, BarePod, Container, Item, PodSpec, Workload
@@ -42,8 +43,7 @@ _NAMES: Final = {**dict.fromkeys(PROGRAMS), **OTHER_NAMES}
 _FLAG: Final = re.compile(r"--?(?P<name>[A-Za-z][\w.-]*)(?:=(?P<value>.*))?", re.DOTALL)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(msgspec.Struct, frozen=True):
     """value: "" for a bare one. path: where it stands in its container."""
 
     name: str
@@ -51,8 +51,7 @@ class Flag:
     path: tuple[str | int, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Pods:
+class Pods(msgspec.Struct, frozen=True):
     """A pod, or what makes pods. replicas: how many; of a DaemonSet as many as nodes, so 2. path: to the pod's spec."""
 
     item: Item[Workload] | Item[BarePod]
@@ -65,8 +64,7 @@ class Pods:
         return self.spec.service_account_name or "default"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Sidecar:
+class Sidecar(msgspec.Struct, frozen=True):
     """One program in a container. is_ours: Mooring's, not the Go one. number: of the container in its pod."""
 
     program: str

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 from collections.abc import Callable
 from typing import Any, Final
+
+import msgspec
 
 from mooring.api.coordination import NODE_LEASE_NAMESPACE
 from mooring.api.core import NODES, Node
@@ -29,8 +30,7 @@ FENCED, UNFENCED = "NodeFenced", "NodeUnfenced"
 CHANGED: Final = "somebody keeps changing the node: look again"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """problem: what kept it from being done, "" for nothing. untold: why the Event could not be left, "" for one that was."""
 
     problem: str = ""

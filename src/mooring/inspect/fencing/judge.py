@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
+
+import msgspec
 
 from mooring.api.core import Node
 from mooring.api.meta import annotation
@@ -18,8 +19,7 @@ RECORD: Final = "mooring.dev/fenced"
 TAINT: Final = {"key": OUT_OF_SERVICE_TAINT, "value": "nodeshutdown", "effect": "NoExecute"}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ProverAnswer:
+class ProverAnswer(msgspec.Struct, frozen=True):
     """program: without its arguments, which may hold passwords. exit_code: None where it did not end in time. said: its last line."""
 
     program: str
@@ -27,8 +27,7 @@ class ProverAnswer:
     said: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class NodeFacts:
+class NodeFacts(msgspec.Struct, frozen=True):
     """lease: of its kubelet, after it was watched. prover: None where none was asked. taints: as the server sent them."""
 
     node: Node

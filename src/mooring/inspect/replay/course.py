@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
 
 from mooring.base.metrics import Metrics
 from mooring.control.flight import entries
@@ -23,8 +24,7 @@ Make = Callable[[Runtime, Driver], Work]
 """Makes the program's work on these ports."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Replayed:
+class Replayed(msgspec.Struct, frozen=True):
     """decisions: in order. departure: where the replay could not go on as the record has it, "" where it came to its end.
 
     unanswered: requests and calls that wait at the end. same_count: decisions that the record has, too, about each object in this order.

@@ -8,10 +8,11 @@ end only where the line can't come about otherwise, so that one which was late t
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections import deque
 from collections.abc import Callable, Collection, Hashable
 from typing import Any, Final, TypeVar
+
+import msgspec
 
 from mooring.base.clock import LoopClock
 from mooring.control.flight import entries
@@ -30,8 +31,7 @@ TICK_S: Final = 0.0011
 """A timer may end so much too early."""
 
 
-@dataclasses.dataclass(eq=False, slots=True)
-class Waiter:
+class Waiter(msgspec.Struct, eq=False):
     """A task at a gate. about: the request's place, the watch's scope, the queue, or the wait. ready: keys that a worker may take."""
 
     kinds: tuple[str, ...]
@@ -42,8 +42,7 @@ class Waiter:
     ready: Collection[Any] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Decided:
+class Decided(msgspec.Struct, frozen=True):
     """One decision of the replay. number: from 1."""
 
     number: int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gzip
 import zlib
 from pathlib import Path
@@ -20,8 +19,7 @@ _CALLS: Final = b'{"what": "calls of a CSI driver"'
 """How a record of `mooring proxy` begins, which a driver alone can replay."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True):
     header: Header
     entries: tuple[Entry, ...]
 

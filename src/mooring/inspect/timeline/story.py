@@ -5,10 +5,11 @@ Most times of Kubernetes are whole seconds, cut. So moments count as equal withi
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
+
+import msgspec
 
 from mooring.api.coordination import NODE_LEASE_NAMESPACE
 from mooring.api.meta import Key
@@ -60,8 +61,7 @@ _FROM_THE_START: Final = ("node", "csinode", "lease")
 """These live long before a chain: only what happened to them since its beginning belongs to it."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(msgspec.Struct, frozen=True):
     """after: the number of the moment before it. who: made the next moment that is no repeat, so the move was theirs; "" for unknown."""
 
     after: int
@@ -69,8 +69,7 @@ class Gap:
     who: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(msgspec.Struct, frozen=True):
     """subject: `pvc shop/data`. lanes: those with a moment. gaps: in order. unseen: what the rights of whoever asks do not show."""
 
     subject: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from typing import Any
 
@@ -92,8 +91,7 @@ class Source(enum.StrEnum):
     RECORD = "record"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Lane:
+class Lane(msgspec.Struct, frozen=True):
     """One object of the chain. label: short and unique, `pvc` or `pvc 2`. kind: as people type it. name: with its namespace."""
 
     label: str
@@ -102,8 +100,7 @@ class Lane:
     uid: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(msgspec.Struct, frozen=True):
     """Something that happened.
 
     at_s: seconds since 1970. lane: the label. who: the program that did it, "" where nothing proves it. what: the rest of the sentence

@@ -6,7 +6,7 @@ attach that was under way when the attacher died is over.
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 from mooring.api.core import SECRETS, PersistentVolume, SecretReference
 from mooring.api.meta import annotation, is_deleting
@@ -23,8 +23,7 @@ from mooring.kube.cluster import Cluster
 from mooring.sidecars.attacher.view import NODE_ID_ANNOTATION
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Detach:
+class Detach(msgspec.Struct, frozen=True):
     """One call. node: its name. secret: None for none. then: the verdicts after its success, by the facts of the look before it."""
 
     handle: str
@@ -62,8 +61,8 @@ def detach_of(facts: Facts, witness: Witness) -> Detach | str:
         if same and handle_of(other, by_name) == handle:
             return f"VolumeAttachment {other.metadata.name} wants the volume on the same node"
     detach = Detach(handle, node, node_id, _secret_of(one, traces.volumes), ())
-    then = verdicts(dataclasses.replace(facts, word=detach.word(facts.driver)))
-    return dataclasses.replace(detach, then=then)
+    then = verdicts(msgspec.structs.replace(facts, word=detach.word(facts.driver)))
+    return msgspec.structs.replace(detach, then=then)
 
 
 def _secret_of(one: VolumeAttachment, volumes: tuple[PersistentVolume, ...]) -> SecretReference | None:

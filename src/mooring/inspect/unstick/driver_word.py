@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
+
+import msgspec
 
 from mooring.api.core import NodeSelector
 from mooring.api.migration import UNSPECIFIED
@@ -25,8 +26,7 @@ LISTS_MAX: Final = 3
 """So often the driver is asked for its list, until two in a row are the same."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Witness:
+class Witness(msgspec.Struct, frozen=True):
     """A driver that is asked. place: the segments of its own node, {} when it does not say. node_id: its name for that, "" likewise.
 
     timeout_s: of each call.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
+
+import msgspec
 
 from mooring.inspect.left_behind import LiveLease, Traces
 from mooring.inspect.locks import SKEW_S
@@ -12,8 +13,7 @@ from mooring.inspect.renewals import LeaseSight
 from mooring.inspect.scene import Scene, moment_s
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class DriverWord:
+class DriverWord(msgspec.Struct, frozen=True):
     """The driver's own answer about one volume or snapshot.
 
     exists: whether it has it, None where it can't say. published_on: the ids of the nodes that it is published on, None where it can't
@@ -27,16 +27,14 @@ class DriverWord:
     detached_from: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Author:
+class Author(msgspec.Struct, frozen=True):
     """The last writer of a finalizer, as managedFields name him. at: as the server sent it."""
 
     manager: str
     at: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True):
     """kind: as people type it. driver: "" for an object of none. traces: of the driver. word: None where the driver was not asked.
 
     failures: by program, the last error that the object or an Event says of its tries to let the object go. node_ids: the driver's names
@@ -46,13 +44,13 @@ class Facts:
     obj: Any
     kind: str
     driver: str = ""
-    leases: LeaseSight = dataclasses.field(default_factory=LeaseSight)
+    leases: LeaseSight = msgspec.field(default_factory=LeaseSight)
     traces: Traces | None = None
     word: DriverWord | None = None
-    failures: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    node_ids: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    authors: Mapping[str, Author] = dataclasses.field(default_factory=dict)
-    scene: Scene = dataclasses.field(default_factory=lambda: Scene(0.0))
+    failures: Mapping[str, str] = msgspec.field(default_factory=dict)
+    node_ids: Mapping[str, str] = msgspec.field(default_factory=dict)
+    authors: Mapping[str, Author] = msgspec.field(default_factory=dict)
+    scene: Scene = msgspec.field(default_factory=lambda: Scene(0.0))
 
     @property
     def name(self) -> str:

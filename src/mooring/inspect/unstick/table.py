@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Final
+
+import msgspec
 
 from mooring.api.binding import PV_PROTECTION, PVC_PROTECTION
 from mooring.api.meta import finalizers_of, is_deleting
@@ -27,8 +28,7 @@ from mooring.sidecars.provisioner.names import CLONE_FINALIZER, SNAPSHOT_FINALIZ
 ATTACHER_PREFIX: Final = "external-attacher/"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """On one finalizer. setter: the program that sets it and takes it off. protects: what would be lost or leaked without it."""
 
     finalizer: str
@@ -50,8 +50,7 @@ class Verdict:
         return bool(self.proofs) and not self.objections
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True):
     """points: from the facts and the finalizer. is_prefix: the finalizer ends with its driver's name."""
 
     finalizer: str

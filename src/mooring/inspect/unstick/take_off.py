@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection
 from typing import Any, Final
+
+import msgspec
 
 from mooring.api.meta import Kind, finalizers_of, is_deleting
 from mooring.base.clock import Clock
@@ -22,8 +23,7 @@ COMPONENT: Final = "mooring-unstick"
 CHANGED: Final = "somebody keeps changing the object: look again"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Removal:
+class Removal(msgspec.Struct, frozen=True):
     """forced_because: whoever runs this says why nothing has to be proved, "" where all has to be."""
 
     cluster: Cluster

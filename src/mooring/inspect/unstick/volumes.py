@@ -6,8 +6,9 @@ judgement on what is attached is that of `mooring release`. But here the driver 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
+
+import msgspec
 
 from mooring.api.binding import claim_key, claims_of
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
@@ -131,7 +132,7 @@ def attachment_points(facts: Facts, finalizer: str) -> Iterator[Point]:
     has_word = any(isinstance(point, Proof) for point in told)
     node = one.spec.node_name
     if has_word and node in traces.out_of_service:  # what its kubelet reported before the end counts no more
-        traces = dataclasses.replace(traces, in_use={**traces.in_use, node: frozenset()})
+        traces = msgspec.structs.replace(traces, in_use={**traces.in_use, node: frozenset()})
     is_free = has_word or node in traces.out_of_service
     held = _held(traces, one.metadata.uid, (one.metadata.name,) if is_free else ())
     if held is not None and held.kept:

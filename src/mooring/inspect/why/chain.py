@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
+
+import msgspec
 
 from mooring.inspect.scene import Unseen
 
@@ -32,8 +33,7 @@ class Mover(enum.Enum):
     """The rights of whoever asks do not suffice to say."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Command:
+class Command(msgspec.Struct, frozen=True):
     """line: to type. effect: what it does, and whether that is safe. safe: nobody loses data or a running pod by it."""
 
     line: str
@@ -41,8 +41,7 @@ class Command:
     safe: bool = True
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Link:
+class Link(msgspec.Struct, frozen=True):
     """One step of the way.
 
     name: of the step. text: where it stands, a sentence. mover, who: whose move it is, and by name. since_s: seconds since 1970, 0 for
@@ -71,8 +70,7 @@ def unseen_link(step: str, text: str) -> Link:
 _RANK = {State.FAILED: 0, State.WAITING: 1, State.UNSEEN: 1}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(msgspec.Struct, frozen=True):
     """subject: `pod shop/web-0`. unseen: what the rights of whoever asks do not show."""
 
     subject: str

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
+
+import msgspec
 
 from mooring.api.binding import claims_of
 from mooring.api.core import PersistentVolume
@@ -57,7 +58,7 @@ def refused_link(refused: SeenEvent, key: Key) -> Link:
     owner = refused.involved_object
     told = diagnosed(refused.message, driver="", namespace=key.namespace, program=owner.kind)
     text = f'the {owner.kind} "{owner.name}" can\'t create it'
-    told = dataclasses.replace(told, cause=f"{text}: {told.cause}" if told.cause else text)
+    told = msgspec.structs.replace(told, cause=f"{text}: {told.cause}" if told.cause else text)
     retry = f"the controller of the {owner.kind} tries again by itself"
     return failed_link("creation", told, text, refused.first_s, refused.message, retry)
 

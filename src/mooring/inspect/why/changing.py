@@ -5,9 +5,10 @@ A failure counts only while the claim is in the state in which it happened: a st
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+
+import msgspec
 
 from mooring.api.binding import amount, request_of
 from mooring.api.classes import class_of
@@ -43,8 +44,7 @@ class _NoCalls:
     in_flight: Mapping[str, str] = {}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Pods:
+class _Pods(msgspec.Struct, frozen=True):
     """The pods that were read."""
 
     scene: Scene
@@ -99,8 +99,7 @@ def _driver(scene: Scene, claim: PersistentVolumeClaim) -> str:
 # -- failures, as the claim or its Events tell them
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Failure:
+class _Failure(msgspec.Struct, frozen=True):
     error: str
     since_s: float
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+
+import msgspec
 
 from mooring.api.binding import claims_of, is_finished
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
@@ -41,7 +42,7 @@ def with_unstick(link: Link, obj: Object, kind: str) -> Link:
     where = f" -n {key.namespace}" if key.namespace else ""
     line = f"mooring unstick --dry-run{where} {kind}/{key.name}"
     proves = Command(line, "reads only: proves whether a finalizer may go, or says what speaks against it; without --dry-run it asks")
-    return dataclasses.replace(link, commands=(*link.commands, proves))
+    return msgspec.structs.replace(link, commands=(*link.commands, proves))
 
 
 def _of_finalizer(scene: Scene, obj: Object, kind: str, finalizer: str) -> Link:

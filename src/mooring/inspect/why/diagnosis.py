@@ -5,10 +5,11 @@ The texts are those of the Go sidecars, of kubelet and scheduler, and of Mooring
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable
 from typing import Final
+
+import msgspec
 
 from mooring.inspect.scene import Scene
 from mooring.inspect.why.chain import Command, Link, Mover, State
@@ -19,8 +20,7 @@ USER_CODES: Final = ("InvalidArgument", "OutOfRange", "Unauthenticated", "Alread
 """After these the driver waits for other parameters, secrets or sizes."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Diagnosis:
+class Diagnosis(msgspec.Struct, frozen=True):
     """cause: a sentence, "" where the error text has to do."""
 
     mover: Mover
@@ -42,7 +42,7 @@ def diagnosed(error: str, *, driver: str, namespace: str, program: str, scene: S
     for pattern, told in _CAUSES:
         found = pattern.search(error)
         if found is not None:
-            return dataclasses.replace(told(found, namespace, scene), code=code_in(error))
+            return msgspec.structs.replace(told(found, namespace, scene), code=code_in(error))
     code, logs = code_in(error), log_command(scene, program, driver)
     if not code:
         return Diagnosis(Mover.CLUSTER, program, commands=(logs,))

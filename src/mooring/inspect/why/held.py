@@ -4,10 +4,11 @@ attach/detach controller's own judgement is asked.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from typing import Final
+
+import msgspec
 
 from mooring.api.core import Node
 from mooring.api.meta import Key, is_deleting
@@ -47,8 +48,7 @@ def held_link(scene: Scene, attachment: VolumeAttachment) -> Link:
     return UNUSED.get(because.__class__, _by_controller)(unused)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Unused:
+class _Unused(msgspec.Struct, frozen=True):
     """A volume that no pod surely wants on its node. text: the controller's."""
 
     name: str

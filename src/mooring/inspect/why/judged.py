@@ -7,9 +7,10 @@ seen since it was made.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Final
+
+import msgspec
 
 from mooring.api.meta import Key
 from mooring.api.nodes import is_ready
@@ -31,8 +32,7 @@ NEVER_FORCED: Final = "never by itself: its class or its driver has forced detac
 UNLESS_OFF: Final = "unless forced detaches are off"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(msgspec.Struct, frozen=True):
     """steps: by node."""
 
     view: View

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 from mooring.api.coordination import Lease
 from mooring.api.names import sanitised
@@ -11,8 +11,7 @@ from mooring.inspect.scene import Scene, moment_s
 from mooring.inspect.why.chain import Command, Link, Mover, State
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Leader:
+class Leader(msgspec.Struct, frozen=True):
     """The program's Lease. key: namespace and name. renewed_s: seconds since 1970."""
 
     key: str

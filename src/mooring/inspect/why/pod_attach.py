@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+
+import msgspec
 
 from mooring.api.core import NODES, PERSISTENT_VOLUMES
 from mooring.api.meta import Key, is_deleting
@@ -22,8 +23,7 @@ from mooring.inspect.why.judged import Judged, judged
 from mooring.inspect.why.nodes import CONTROLLER, silent_node_link
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Case:
+class Case(msgspec.Struct, frozen=True):
     """One volume that a pod waits for. own: the pod's node. since_s: when the pod came there."""
 
     scene: Scene
@@ -119,7 +119,7 @@ def _of_attacher(case: Case, because: Any) -> Link:
 
 def _detaching_first(case: Case, because: why.DetachingFirst) -> Link:
     link = _of_attacher(case, because)
-    return link if link.state is State.FAILED else dataclasses.replace(link, text=str(because))
+    return link if link.state is State.FAILED else msgspec.structs.replace(link, text=str(because))
 
 
 def _mismatch(case: Case, because: why.Mismatch) -> Link:
@@ -188,7 +188,7 @@ def _by_detach(case: Case, because: why.Blocked, holder: Place) -> Link:
     if link.state is State.FAILED:
         return link
     text = f"it is being detached from node {holder.node.name} first"
-    return dataclasses.replace(link, text=text, since_s=asked_s(attachment), error=case.error)
+    return msgspec.structs.replace(link, text=text, since_s=asked_s(attachment), error=case.error)
 
 
 def _by_finalizers(case: Case, because: why.Blocked, holder: Place) -> Link:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import Final
+
+import msgspec
 
 from mooring.api.binding import claims_of, is_finished
 from mooring.api.meta import Key
@@ -46,7 +47,7 @@ def _with_quota(scene: Scene, pod: Pod, link: Link) -> Link:
     if refused is None:
         return link
     told = diagnosed(refused.message, driver="", namespace=pod.metadata.namespace, program="", scene=scene)
-    told = dataclasses.replace(told, cause=f"{link.text}: {told.cause}")
+    told = msgspec.structs.replace(told, cause=f"{link.text}: {told.cause}")
     return failed_link(link.name, told, "", refused.first_s, refused.message, "")
 
 

@@ -5,9 +5,10 @@ Objects that the provisioner looks up are those that were read. Secrets are not:
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+
+import msgspec
 
 from mooring.api.classes import class_of
 from mooring.api.core import PERSISTENT_VOLUMES, SECRETS, PersistentVolumeClaim
@@ -107,7 +108,7 @@ def _creates(scene: Scene, step: str, claim: PersistentVolumeClaim, driver: str,
         if told.code in TOO_LARGE:
             size = (claim.spec.resources.requests or {}).get("storage", "")
             smaller = Command(anew(claim, "storage", size, "SIZE"), "safe: the claim has no volume yet, and asks for less")
-            told = dataclasses.replace(told, commands=(smaller, *told.commands))
+            told = msgspec.structs.replace(told, commands=(smaller, *told.commands))
         return failed_link(step, told, text, failed.first_s, failed.message, BACK_OFF)
     silent = silent_link(scene, step, "csi-provisioner", driver)
     if silent is not None:

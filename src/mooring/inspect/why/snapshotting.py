@@ -5,9 +5,10 @@ The snapshot controller's own judgement is asked; its reason gets advice here. T
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS
 from mooring.api.group_snapshot import GROUP, VolumeGroupSnapshot
@@ -164,7 +165,7 @@ def _cant_create(scene: Scene, snapshot: Snapshot, because: why.CantCreate) -> L
     if any(claim_link(scene, key).state is not State.DONE for key in claims):
         return Link("snapshot", State.WAITING, "comes after its claim", Mover.CLUSTER, CONTROLLER, _made_s(snapshot), because.problem)
     error = _error(snapshot, content_of(scene, snapshot))
-    return dataclasses.replace(_wrong(scene, snapshot, because), error=(error.message or "") if error else "")
+    return msgspec.structs.replace(_wrong(scene, snapshot, because), error=(error.message or "") if error else "")
 
 
 def _not_made(scene: Scene, snapshot: Snapshot, because: why.Creating) -> Link:

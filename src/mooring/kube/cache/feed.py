@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Generic, TypeVar
+
+import msgspec
 
 from mooring.api.meta import Key, Object, finalizers_of, is_deleting, key_of
 from mooring.base.clock import Clock, Instant, give_way
@@ -51,7 +52,7 @@ class OwnWrite(Generic[T]):
     def attributed(self) -> Iterator[Change[T]]:
         """The observed changes, with our own marked as such."""
         for change in self.observed:
-            yield dataclasses.replace(change, cause=Cause.OWN_WRITE) if self._is_ours(change) else change
+            yield msgspec.structs.replace(change, cause=Cause.OWN_WRITE) if self._is_ours(change) else change
 
     def _is_ours(self, change: Change[T]) -> bool:
         if change.new is not None:
@@ -228,7 +229,7 @@ class Feed(Generic[T]):
         for change in changes:
             for reader in tuple(self._readers):
                 foreign = by is not None and reader is not by
-                reader.tell(dataclasses.replace(change, cause=Cause.WATCH) if foreign else change)
+                reader.tell(msgspec.structs.replace(change, cause=Cause.WATCH) if foreign else change)
 
     def _known(self, obj: T) -> T | None:
         """The stored object in this very state: most of a list that repeats another."""

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import dataclasses
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, Generic, TypeVar
+
+import msgspec
 
 from mooring.api.meta import Key, Kind, Object, key_of
 from mooring.base import heap
@@ -50,8 +51,7 @@ def obstacles(informers: Iterable[Informer[Any]]) -> str:
     return "; ".join(filter(None, (informer.obstacle for informer in informers)))
 
 
-@dataclasses.dataclass(slots=True)
-class _Run(Generic[T]):
+class _Run(msgspec.Struct, Generic[T]):
     """The following of the API server, which is one for all readers."""
 
     resync_s: float

@@ -19,10 +19,11 @@ A change never joins two objects of different uid: a reused name is one change t
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Generic, TypeVar
+
+import msgspec
 
 from mooring.api.meta import Key, Object, key_of
 from mooring.base import texts
@@ -45,8 +46,7 @@ class Cause(enum.Enum):
     OWN_WRITE = "own write"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Change(Generic[T]):
+class Change(msgspec.Struct, Generic[T], frozen=True):
     """One object before and after; None where there is none. For RESYNC both are the same."""
 
     old: T | None
@@ -65,8 +65,7 @@ class Change(Generic[T]):
         return key_of(self.object)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Sight:
+class Sight(msgspec.Struct, frozen=True):
     """A store's knowledge of one object at a moment, as versions. told: up to which lists and watch have shown everything.
 
     object: its own, "" for none. lists_alone: how many lists of a server that was set back there have been.

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import yaml
 
 from mooring.base.errors import ConfigError
@@ -88,8 +89,7 @@ class KubeconfigEntry:
         return value
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class KubeFile:
+class KubeFile(msgspec.Struct, frozen=True):
     """The parts of one file, or of several merged. Each mapping goes from an entry's name to the entry."""
 
     where: str

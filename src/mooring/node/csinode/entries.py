@@ -9,9 +9,10 @@ mount them, and for a driver that is not named they place none. Differs from a k
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Final
+
+import msgspec
 
 from mooring.base.clock import Instant
 from mooring.base.log import logger
@@ -44,15 +45,13 @@ class SomeAwaited:
     drivers: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TakeOff:
+class TakeOff(msgspec.Struct, frozen=True):
     """Nobody registers the driver any more."""
 
     driver: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class EnterAgain:
+class EnterAgain(msgspec.Struct, frozen=True):
     """The driver is registered, and has lost its entry."""
 
     driver: str

@@ -8,10 +8,11 @@ it last: another socket that goes does not take it along.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from mooring.base.errors import ConfigError, MooringError
 from mooring.base.log import logger
@@ -180,7 +181,7 @@ class Plugins:
     async def _introduced(self, driver: RegisteredDriver) -> DriverOnNode:
         await driver.client.connect(DIAL_S, advice="the plugin's endpoint must be the driver's socket as this node sees it")
         answer = await driver.rpc.node_get_info(csi.NodeGetInfoRequest(), Call(CALL_S))
-        return dataclasses.replace(told_by(driver.name, answer), version=await self._version(driver))
+        return msgspec.structs.replace(told_by(driver.name, answer), version=await self._version(driver))
 
     async def _version(self, driver: RegisteredDriver) -> str:
         """The driver's version, "" for a driver that has none: it is registered all the same, as by a kubelet, which does not ask."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import dataclasses
 import enum
 import os
 import stat
@@ -16,6 +15,8 @@ import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from mooring.base.clock import Clock
 from mooring.base.log import logger
@@ -45,8 +46,7 @@ class _Mask(enum.IntFlag):
 _WATCHED: Final = _Mask.CREATE | _Mask.DELETE | _Mask.MOVED_FROM | _Mask.MOVED_TO | _Mask.DELETE_SELF | _Mask.ONLY_FOLDERS
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Happened:
+class _Happened(msgspec.Struct, frozen=True):
     """One event. folder: None, with OVERFLOW, when events were lost. name: in the folder, "" for the folder itself."""
 
     mask: _Mask
@@ -110,8 +110,7 @@ class _Inotify:
             self._handler(_Happened(mask, folder, name))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Seen:
+class _Seen(msgspec.Struct, frozen=True):
     """A socket at its first sight."""
 
     inode: int

@@ -6,10 +6,11 @@ The Node reports a volume in use before the first step and until the last, for t
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from collections.abc import Mapping
 from typing import Final, TypeAlias
+
+import msgspec
 
 from mooring.control.decision import Decision
 from mooring.control.result import Because
@@ -32,8 +33,7 @@ class Step(enum.Enum):
 MOUNTS: Final = (Step.STAGE, Step.PUBLISH)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Do:
+class Do(msgspec.Struct, frozen=True):
     """The next step, and for whom: the pod's uid for PUBLISH, UNPUBLISH and EXPAND.
 
     first: for STAGE, the pod whose group and label the volume gets.
@@ -51,8 +51,7 @@ class Await(enum.Enum):
     SLOT = "slot"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(msgspec.Struct, frozen=True):
     """Pods that can't have the volume as things are, to the reason that they are told. at: the step in their event."""
 
     pods: Mapping[str, Because]
@@ -63,8 +62,7 @@ Action: TypeAlias = Do | Await | Refuse
 """A decision has each of them once at the most; without one the volume is left as it is."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True):
     """Facts outside of the state.
 
     wanted: the pods that use the volume, by uid, to their names. unsure: pods that are alive, and whose volumes are not known yet.
@@ -85,12 +83,12 @@ class Facts:
     now: float
     in_reach: bool = True
     readers: frozenset[str] = frozenset()
-    clashing: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    clashing: Mapping[str, str] = msgspec.field(default_factory=dict)
     has_slot: bool = True
     leaving: frozenset[str] = frozenset()
     may_be_unread: bool = False
     attaches: bool = False
-    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def is_unsure(self) -> bool:
@@ -113,7 +111,7 @@ def decide_volume(state: VolumeState, facts: Facts) -> Decision[Action]:
     do = do_of(decision)
     if do is not None and facts.leaving and do.step is not Step.UNPUBLISH:  # nothing else is done for the volume meanwhile
         others = tuple(action for action in decision.actions if action is not do)
-        return dataclasses.replace(decision, because=why.Unpublishing(min(facts.leaving)), actions=others)
+        return msgspec.structs.replace(decision, because=why.Unpublishing(min(facts.leaving)), actions=others)
     if do is not None and do.step in MOUNTS and not facts.has_slot:
         refused = tuple(action for action in decision.actions if isinstance(action, Refuse))
         return Decision(why.ManyMounts(state.volume.driver), (*refused, Await.SLOT))
@@ -130,7 +128,7 @@ def _refusing(decision: Decision[Action], pods: Mapping[str, Because]) -> Decisi
         return decision
     refused = refused_by(decision)
     others = tuple(action for action in decision.actions if not isinstance(action, Refuse))
-    return dataclasses.replace(decision, actions=(Refuse({**refused.pods, **pods}, refused.at), *others))
+    return msgspec.structs.replace(decision, actions=(Refuse({**refused.pods, **pods}, refused.at), *others))
 
 
 def _next_step(state: VolumeState, facts: Facts) -> Decision[Action]:
@@ -139,7 +137,7 @@ def _next_step(state: VolumeState, facts: Facts) -> Decision[Action]:
         return leaving
     if facts.wanted:  # a pod that can't be got rid of does not keep the others waiting, and is not forgotten for them
         arriving = _arriving(state, facts)
-        return arriving if leaving is None else dataclasses.replace(arriving, after_s=_sooner(arriving.after_s, leaving.after_s))
+        return arriving if leaving is None else msgspec.structs.replace(arriving, after_s=_sooner(arriving.after_s, leaving.after_s))
     if facts.leaving:
         return Decision(why.Unpublishing(min(facts.leaving)))
     if any(one.stand is not Stand.ABSENT for one in state.publications.values()):
@@ -192,7 +190,7 @@ def _arriving(state: VolumeState, facts: Facts) -> Decision[Action]:
         return _refusing(Decision(next(iter(refused.values()))), refused)
     giving = _giving(state, facts, {uid: name for uid, name in due.items() if uid not in refused})
     after_s = giving.after_s if growing is None else _sooner(giving.after_s, growing.after_s)
-    return dataclasses.replace(_refusing(giving, refused), after_s=after_s)
+    return msgspec.structs.replace(_refusing(giving, refused), after_s=after_s)
 
 
 def _giving(state: VolumeState, facts: Facts, due: Mapping[str, str]) -> Decision[Action]:

@@ -6,11 +6,11 @@ Source: kubelet 1.36, pkg/kubelet/metrics/collectors/volume_stats.go. Differs: t
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.registry import Collector
 
@@ -34,8 +34,7 @@ PERIOD_S: Final = 60.0
 _Unit = csi.VolumeUsage
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class StatsTarget:
+class StatsTarget(msgspec.Struct, frozen=True):
     """One volume in one pod. claim: its namespace and name, "" for an inline volume. path: where it is published. use: of the pod."""
 
     driver: str
@@ -57,8 +56,7 @@ def asked_of(actual: ActualState, layout: KubeletLayout) -> Iterator[StatsTarget
                 yield StatsTarget(volume.driver, volume.handle, path, use.namespace, use.claim, use)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class VolumeUsage:
+class VolumeUsage(msgspec.Struct, frozen=True):
     """Bytes and inodes; None for what the driver does not tell. abnormal: in the driver's words, "" for a volume that is well."""
 
     capacity: int | None = None
@@ -79,9 +77,9 @@ def usage_of(answer: csi.NodeGetVolumeStatsResponse) -> VolumeUsage:
     found = VolumeUsage(abnormal=answer.volume_condition.message if answer.volume_condition.abnormal else "")
     for entry in answer.usage:
         if entry.unit == _Unit.BYTES:
-            found = dataclasses.replace(found, capacity=entry.total, available=entry.available, used=entry.used)
+            found = msgspec.structs.replace(found, capacity=entry.total, available=entry.available, used=entry.used)
         elif entry.unit == _Unit.INODES:
-            found = dataclasses.replace(found, inodes=entry.total, inodes_free=entry.available, inodes_used=entry.used)
+            found = msgspec.structs.replace(found, inodes=entry.total, inodes_free=entry.available, inodes_used=entry.used)
         else:
             _log.error("Unknown unit of a volume's usage", unit=int(entry.unit))
     if not answer.usage and not answer.HasField("volume_condition"):

@@ -7,7 +7,7 @@ deletion needs a detach; only the volume's finalizer comes before the later chec
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 from mooring.api.core import SecretReference
 from mooring.api.meta import Key, annotation, is_deleting
@@ -73,7 +73,7 @@ def _decide_present(view: View, attachment: VolumeAttachment) -> Decision[Action
         decision = _decide_trivially(view, attachment)
     else:
         decision = _decide_detach(view, attachment) if is_deleting(attachment) else _decide_attach(view, attachment)
-    return dataclasses.replace(decision, uid=attachment.metadata.uid)
+    return msgspec.structs.replace(decision, uid=attachment.metadata.uid)
 
 
 def _decide_trivially(view: View, attachment: VolumeAttachment) -> Decision[Action]:
@@ -143,7 +143,7 @@ def _leave_former(view: View, attachment: VolumeAttachment, order: PublishOrder)
     if not view.may_hold(attachment) or (is_told and view.memory.drift(attachment.metadata.name) is not Drift.MOVED):
         return ()
     former = (one for one in view.former_node_ids(attachment, order.node_id) if not view.stays_in_use(attachment, one))
-    return tuple(Unpublish(dataclasses.replace(order.undone, node_id=one)) for one in former)
+    return tuple(Unpublish(msgspec.structs.replace(order.undone, node_id=one)) for one in former)
 
 
 def _settle(view: View, attachment: VolumeAttachment) -> tuple[Action, ...]:
@@ -295,7 +295,7 @@ def _decide_undo(view: View, unconfirmed: UnconfirmedPublish) -> Decision[Action
         else:
             because = why.TakingBack(attachment.spec.node_name, unconfirmed.order.node_id)
             decision = Decision(because, (Unpublish(unconfirmed.order), EndUndo()), again=True)
-    return dataclasses.replace(decision, uid=attachment.metadata.uid)
+    return msgspec.structs.replace(decision, uid=attachment.metadata.uid)
 
 
 # -- PersistentVolumes

@@ -6,9 +6,10 @@ loop asks periodically. A round changes nothing itself: it leaves a mark that `d
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Final
+
+import msgspec
 
 from mooring.api.meta import annotation, is_deleting
 from mooring.api.migration import TranslationError, repaired_handle
@@ -33,16 +34,15 @@ SLICE: Final = 200
 """Attachments, or a report's volumes, that are looked at before others get their turn."""
 
 
-@dataclasses.dataclass(slots=True)
-class DriftReport:
+class DriftReport(msgspec.Struct):
     """One complete answer of the backend.
 
     published: volume handle -> node ids. unknown: handles whose entry carried no status, about which nothing may be concluded
     (external-attacher takes them for not published and publishes them each minute).
     """
 
-    published: dict[str, frozenset[str]] = dataclasses.field(default_factory=dict)
-    unknown: set[str] = dataclasses.field(default_factory=set)
+    published: dict[str, frozenset[str]] = msgspec.field(default_factory=dict)
+    unknown: set[str] = msgspec.field(default_factory=set)
 
     def add(self, entries: Iterable[csi.ListVolumesResponse.Entry]) -> None:
         """Takes in one page. A handle that comes again overwrites."""

@@ -19,10 +19,11 @@ external-attacher has no undo. Ours is known to this process only.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from collections.abc import Mapping
 from typing import Any, Final
+
+import msgspec
 
 from mooring.api.core import SecretReference
 from mooring.api.storage import VolumeAttachment
@@ -52,8 +53,7 @@ class Learnt(enum.Enum):
     UNDONE = "it was taken back, or left to another attachment"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class After:
+class After(msgspec.Struct, frozen=True):
     """over: the publish is settled. ask: find out whether its attachment is there. undo: it has to be undone.
 
     freed: nothing is published there any more, which others may wait for.
@@ -73,8 +73,7 @@ class Drift(enum.Enum):
     EXTRA = "not attached here, but published in the backend"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class UnconfirmedPublish:
+class UnconfirmedPublish(msgspec.Struct, frozen=True):
     """A publish that may have happened, and that no attachment shows. order: undoes it. attachment: its own, as it was then."""
 
     order: UnpublishOrder
@@ -86,8 +85,7 @@ class UnconfirmedPublish:
         return self.attachment.metadata.name
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True):
     """drift: the last report of the backend, where it differs. finalizer_unknown_uid: of the attachment whose patch had no answer.
 
     orphaned: the attachment of the unconfirmed publish is gone, so the publish is to be undone.
@@ -306,7 +304,7 @@ class Memory:
 
     def _change(self, name: str, **changes: Any) -> None:
         old = self._records.get(name, _NOTHING)
-        new = dataclasses.replace(old, **changes)
+        new = msgspec.structs.replace(old, **changes)
         if new == _NOTHING:
             self._records.pop(name, None)
         else:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
+
+import msgspec
 
 from mooring.api.core import PersistentVolumeSpec, SecretReference
 from mooring.csi.proto import csi_pb2 as csi
@@ -22,8 +23,7 @@ def capability(spec: PersistentVolumeSpec, single_node_multi_writer: bool, defau
     return volume_capability(spec.access_modes, spec.volume_mode, fs_type, spec.mount_options, single_node_multi_writer)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class PublishOrder:
+class PublishOrder(msgspec.Struct, frozen=True):
     """A publish, complete but for the values of its secret. migrated: the volume is an in-tree one."""
 
     handle: str
@@ -50,8 +50,7 @@ class PublishOrder:
         )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class UnpublishOrder:
+class UnpublishOrder(msgspec.Struct, frozen=True):
     """An unpublish, complete but for the values of its secret."""
 
     handle: str

@@ -11,6 +11,8 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
+import msgspec
+
 from mooring.api.core import PersistentVolume, PersistentVolumeSpec, SecretReference
 from mooring.api.driver_versions import DRIVER_VERSIONS, versions_on
 from mooring.api.meta import Key, Object, annotation, finalizers_of, is_deleting
@@ -185,8 +187,7 @@ class View:
 # -- indexes
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ResolvedVolume:
+class ResolvedVolume(msgspec.Struct, frozen=True):
     """A volume whose spec has a csi source. migrated: translated from an in-tree source. inline: from the attachment itself."""
 
     spec: PersistentVolumeSpec

@@ -8,7 +8,6 @@ undo a change of theirs.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -35,8 +34,7 @@ log = logger(__name__)
 Looked = TypeVar("Looked", PersistentVolume, CSINode)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """One VolumeAttachment, not another that took its name."""
 
     name: str

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+
+import msgspec
 
 from mooring.api.core import (
     NODES,
@@ -129,8 +130,7 @@ class ProvisionerCaches:
                     await self.grants.synced()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Environment:
+class Environment(msgspec.Struct, frozen=True):
     """caches: may be asked for handlers until they run. events: of the driver's source. bus: from one controller to the others."""
 
     runtime: Runtime
@@ -140,7 +140,7 @@ class Environment:
     caches: ProvisionerCaches
     events: EventRecorder
     secrets: SecretCache
-    bus: Bus = dataclasses.field(default_factory=Bus)
+    bus: Bus = msgspec.field(default_factory=Bus)
 
 
 def delete_request(volume_id: str, secrets: Mapping[str, str]) -> csi.DeleteVolumeRequest:

@@ -6,7 +6,7 @@ volume.
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from mooring.api.storage import VOLUME_ATTRIBUTES_CLASSES, VolumeAttributesClass
@@ -74,7 +74,7 @@ class Resizer(Manager):
             self._parts.append((expansion, EventHandlers(view, expansion, growth_facts, node_has_acted)))
             expansion.controller.watch(self._pods.informer, tells=released)
         if classes is not None:
-            view = dataclasses.replace(view, memory=Memory())
+            view = msgspec.structs.replace(view, memory=Memory())
             modification = ClaimController(runtime, view, Modification(runtime, view, calls, *writers, driver, events), needs=classes)
             handlers = EventHandlers(view, modification, class_facts)
             self._parts.append((modification, handlers))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
+
+import msgspec
 
 from mooring.api.core import SecretReference
 from mooring.api.meta import Key
@@ -34,20 +35,17 @@ PODS_KNOWN: Final[Topic] = "pods"
 # -- actions that both controllers have
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class LoadSecret:
+class LoadSecret(msgspec.Struct, frozen=True):
     """Fetch the Secret that the call needs."""
 
     ref: SecretReference
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class LookAtSecret:
+class LookAtSecret(msgspec.Struct, frozen=True):
     """Fetch the Secret of an infeasible request: where it is another one than the driver had, the request is tried again."""
 
     ref: SecretReference
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class WatchPods:
+class WatchPods(msgspec.Struct, frozen=True):
     """From now on the pods are watched; whether they use the claim is not known yet."""

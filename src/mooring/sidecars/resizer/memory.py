@@ -6,16 +6,16 @@ can take its place.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, Final
+
+import msgspec
 
 from mooring.api.core import PersistentVolumeClaim
 from mooring.api.meta import Key, key_of
 from mooring.base.clock import Instant
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True):
     """error: the code of the driver's last answer by its Go name, "" for success, None as long as it has not answered this process.
 
     slow_target: the size or class that the driver holds for infeasible, not tried again before slow_until.
@@ -52,7 +52,7 @@ class Memory:
         return record if record.uid == claim.metadata.uid else Record(claim.metadata.uid)
 
     def change(self, claim: PersistentVolumeClaim, **changes: Any) -> None:
-        self._records[key_of(claim)] = dataclasses.replace(self.of(claim), **changes)
+        self._records[key_of(claim)] = msgspec.structs.replace(self.of(claim), **changes)
 
     def forget(self, key: Key) -> None:
         """The claim is gone, or has all that it asks for."""
@@ -61,4 +61,4 @@ class Memory:
     def hurry(self, key: Key) -> None:
         """An infeasible request of the claim may be feasible now."""
         if key in self._records:
-            self._records[key] = dataclasses.replace(self._records[key], slow_target="")
+            self._records[key] = msgspec.structs.replace(self._records[key], slow_target="")

@@ -17,9 +17,10 @@ Source: external-resizer 2.2, pkg/controller/expand_and_recover.go.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Final
+
+import msgspec
 
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec, SecretReference
 from mooring.api.meta import annotation
@@ -39,8 +40,7 @@ class RequestError(MooringError):
     """The objects can't be expressed as a CSI request. The text is shown to users as it is."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ExpandOrder:
+class ExpandOrder(msgspec.Struct, frozen=True):
     """A growth, complete but for the values of its secret. migrated: the volume is an in-tree one."""
 
     handle: str
@@ -67,8 +67,7 @@ def expand_order(spec: PersistentVolumeSpec, size: Quantity, single_node_multi_w
     return ExpandOrder(spec.csi.volume_handle, size.whole, use, spec.csi.controller_expand_secret_ref, migrated)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ModifyOrder:
+class ModifyOrder(msgspec.Struct, frozen=True):
     """A modification, complete but for the values of its secret."""
 
     handle: str

@@ -5,11 +5,12 @@ A `View` is the input of a decision: the caches, the calls that are running, and
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Container, Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Final, Protocol, TypeAlias
+
+import msgspec
 
 from mooring.api.binding import claims_of, is_finished
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec
@@ -67,8 +68,7 @@ class Calls(Protocol):
         ...
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class View:
+class View(msgspec.Struct, frozen=True):
     """The caches, the calls and the memory, live. memory: of the controller whose view it is."""
 
     driver: DriverCapabilities
@@ -166,8 +166,7 @@ def bytes_text(count: int) -> str:
     return str(Quantity(Decimal(count), "binary"))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Sizes:
+class Sizes(msgspec.Struct, frozen=True):
     """The sizes of a claim and its volume. allocated: None where none was. step: of its allocatedResourceStatuses, "" for none."""
 
     wanted: Quantity

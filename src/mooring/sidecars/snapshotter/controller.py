@@ -7,7 +7,6 @@ took three minutes may be seen five minutes later.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -151,7 +150,7 @@ class ContentController:
         status shows is told again before its Event is over.
         """
         decision = decide_content(self._view, self._row, name, self._clock.now())
-        return decision if decision.problem is None else dataclasses.replace(decision, waits_for=frozenset({"change"}))
+        return decision if decision.problem is None else msgspec.structs.replace(decision, waits_for=frozenset({"change"}))
 
     async def _perform(self, name: str, decision: Decision[Action]) -> Result:
         after = await self._reconciler.carry_out(name, decision)

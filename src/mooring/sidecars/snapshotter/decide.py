@@ -7,7 +7,7 @@ driver has made something.
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 from mooring.api.core import SecretReference
 from mooring.api.group_snapshot import VolumeGroupSnapshotContent
@@ -55,9 +55,9 @@ def decide_content(view: View, row: Row, name: str, now: Instant) -> Decision[Ac
     uid, is_foreign = content.metadata.uid, _is_foreign(view, content)
     decision = _decided(view, content, now, is_foreign=is_foreign)
     if is_foreign == (view.memory.of(uid).foreign_at is not None):
-        return dataclasses.replace(decision, uid=uid)
+        return msgspec.structs.replace(decision, uid=uid)
     done = decision.done if decision.actions else ""
-    return dataclasses.replace(decision, uid=uid, done=done, actions=(NoteClass(is_foreign), *decision.actions))
+    return msgspec.structs.replace(decision, uid=uid, done=done, actions=(NoteClass(is_foreign), *decision.actions))
 
 
 def _is_foreign(view: View, content: Content) -> bool:

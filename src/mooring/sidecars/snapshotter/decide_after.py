@@ -35,7 +35,6 @@ and never deleted:
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -60,8 +59,7 @@ _INT64_MAX: Final = 2**63 - 1
 SPELLED_OTHERWISE: Final = "SourceVolumeSpelledOtherwise"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class After:
+class After(msgspec.Struct, frozen=True):
     """status: to be written, None for as it is. unmarks: the outcome is known. again: there is more to do at once. polls: ask again later.
 
     nothing_made: the outcome is that the driver has nothing. news: the driver said something new about a snapshot that is not ready.
@@ -90,7 +88,7 @@ def after_created(content: VolumeSnapshotContent, snapshot: csi.Snapshot, now_ns
         return other
     if stranger:
         return after_strangers(content, f"the driver answered with {stranger}: {quoted(snapshot.snapshot_id)} is left alone")
-    return dataclasses.replace(_learnt(content, snapshot, now_ns), unmarks=True)
+    return msgspec.structs.replace(_learnt(content, snapshot, now_ns), unmarks=True)
 
 
 def other_handle(content: Content, handle: str, told: str) -> After | None:

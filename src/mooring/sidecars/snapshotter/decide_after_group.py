@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
+
+import msgspec
 
 from mooring.api.group_snapshot import VolumeGroupSnapshotContent, VolumeGroupSnapshotContentStatus, VolumeSnapshotInfo
 from mooring.base.clock import rfc3339
@@ -13,8 +14,7 @@ from mooring.sidecars.snapshotter.decide_after import After, after_strangers, is
 from mooring.sidecars.snapshotter.view import View, imported_handle, is_given_up
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Matching:
+class Matching(msgspec.Struct, frozen=True):
     """volumes: of each snapshot, by our handle; as the driver says it where that is not known. strangers: volumes that are others'.
 
     problem: why not every volume has its snapshot, "" for no problem. warning: about other spellings that are taken, "" for none.
@@ -59,7 +59,7 @@ def after_answered(content: VolumeGroupSnapshotContent, group: csi.VolumeGroupSn
     )
     if matching.problem and not is_given_up(content):
         return After(new if new != content.status else None, unmarks=True, failure=refused(content, matching.problem))
-    return dataclasses.replace(taken(content, new, matching.warning), unmarks=True)
+    return msgspec.structs.replace(taken(content, new, matching.warning), unmarks=True)
 
 
 def _info(one: csi.Snapshot, volume_handle: str, created_ns: int, *, is_ready: bool) -> VolumeSnapshotInfo:

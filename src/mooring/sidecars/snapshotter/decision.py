@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
+
+import msgspec
 
 from mooring.api.core import SecretReference
 from mooring.sidecars.snapshotter.requests import CreateOrder, Made
@@ -18,22 +19,19 @@ class Way(enum.Enum):
     NONE = "nothing"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class NoteClass:
+class NoteClass(msgspec.Struct, frozen=True):
     """Remember since when the content's class is another driver's, or that it is no more."""
 
     is_foreign: bool
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class LookUpClass:
+class LookUpClass(msgspec.Struct, frozen=True):
     """Ask the API server for the class that the cache lacks, before an error is shown."""
 
     name: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class LoadSecret:
+class LoadSecret(msgspec.Struct, frozen=True):
     """Fetch the Secret that the next call needs. failed: reason and beginning of the text where that fails. saved: in the status, too.
     needed: False where there is another way without it.
     """
@@ -44,33 +42,28 @@ class LoadSecret:
     needed: bool = True
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(msgspec.Struct, frozen=True):
     """Write down that the driver may have been asked to make the snapshot."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Unmark:
+class Unmark(msgspec.Struct, frozen=True):
     """The mark has no meaning any more."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Create:
+class Create(msgspec.Struct, frozen=True):
     """Call CreateSnapshot, or CreateVolumeGroupSnapshot."""
 
     order: CreateOrder
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class LookFor:
+class LookFor(msgspec.Struct, frozen=True):
     """Look in the driver's list for what an earlier request of this order may have made. secret: that the question needs."""
 
     order: CreateOrder
     secret: LoadSecret | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(msgspec.Struct, frozen=True):
     """Ask the driver for the state of a snapshot, or of a group. learn: ask for its capabilities first, and let these choose the way."""
 
     made: Made
@@ -78,36 +71,31 @@ class Ask:
     learn: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(msgspec.Struct, frozen=True):
     """Call DeleteSnapshot, or DeleteVolumeGroupSnapshot."""
 
     made: Made
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Tell:
+class Tell(msgspec.Struct, frozen=True):
     """A Warning on the content."""
 
     reason: str
     message: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ClearStatus:
+class ClearStatus(msgspec.Struct, frozen=True):
     """The snapshot is no more: handle, size, time and readiness go from the status."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Release:
+class Release(msgspec.Struct, frozen=True):
     """Remove our finalizer."""
 
 
 Action = NoteClass | LookUpClass | LoadSecret | Mark | Unmark | Create | LookFor | Ask | Delete | Tell | ClearStatus | Release
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True):
     """A text for users. event: the reason. saved: in the status, too. A decision's own waits for a change; others are tried again."""
 
     event: str

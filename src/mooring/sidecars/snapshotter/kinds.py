@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from mooring.api import snapshot_names as names
 from mooring.api.group_snapshot import GROUP_SNAPSHOT_CLASSES, GROUP_SNAPSHOT_CONTENTS, VolumeGroupSnapshotClass, VolumeGroupSnapshotContent
@@ -19,8 +20,7 @@ LINGER_S: Final = 0.25
 it is gone, and tells of an error when it was gone before."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """kind, classes: of the contents, and of their classes. queue: its name. noun, noun_of_content: in texts. prefix: of extra parameters.
 
     being_created, being_deleted, secret_name, secret_namespace: annotations. question_secret: that the class may name.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
+
+import msgspec
 
 from mooring.base.clock import Instant
 
@@ -20,8 +21,7 @@ SETTLE_S: Final = 300.0
 """How long a driver has to refuse a creation until its list is believed: it need not list at once what an earlier request has made."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True):
     """unready_at: since when the driver has said nothing new of a snapshot that is not ready. unlisted: no question
     tells of it, so that CreateSnapshot has to. secret_gone_at: since when its Secret is missing. mark_lost: the mark of a creation may be
     off, whatever the cache shows: nobody has answered the write that removes it. deleted_at: since when its snapshot
@@ -58,7 +58,7 @@ class Memory:
 
     def change(self, uid: str, **changes: Any) -> None:
         """Changes fields of the record; one that says nothing takes no room."""
-        record = dataclasses.replace(self.of(uid), **changes)
+        record = msgspec.structs.replace(self.of(uid), **changes)
         if record == _NOTHING:
             self.forget(uid)
             return

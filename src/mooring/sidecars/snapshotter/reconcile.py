@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -37,8 +36,7 @@ from mooring.sidecars.snapshotter.view import View, handle_of, is_given_up, is_g
 _RPC: Final = csi.ControllerServiceCapability.RPC
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class OfKind:
+class OfKind(msgspec.Struct, frozen=True):
     """The caches of one kind."""
 
     contents: Informer[Any]

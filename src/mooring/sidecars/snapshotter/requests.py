@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Final
+
+import msgspec
 
 from mooring.api.core import SecretReference
 from mooring.api.meta import annotation
@@ -100,8 +101,7 @@ def question_secret(view: View, content: Content) -> SecretReference | None:
         raise RequestError(f"failed to get secret reference for {named}: {error}") from error
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CreateOrder:
+class CreateOrder(msgspec.Struct, frozen=True):
     """A snapshot to make, or a group of as many as it has volumes; complete but for the values of its secret."""
 
     name: str
@@ -123,8 +123,7 @@ def create_order(view: View, content: Content, *, replayed: bool) -> CreateOrder
     return CreateOrder(name_of(content, view.options), volumes_of(content), parameters_of(view, content, replayed))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Made:
+class Made(msgspec.Struct, frozen=True):
     """A snapshot that is made; or a group with its snapshots: the driver may need both to find them."""
 
     handle: str

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
+
+import msgspec
 
 from mooring.api.core import ObjectReference
 from mooring.api.group_snapshot import VolumeGroupSnapshotClass, VolumeGroupSnapshotContent
@@ -29,8 +30,7 @@ BY_MEMBER: Final = "snapshotter/member"
 BY_SOURCE: Final = "snapshotter/source"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class View:
+class View(msgspec.Struct, frozen=True):
     """The caches and the memory, live. contents, group_contents: of this driver alone; the latter empty unless groups are taken care of."""
 
     driver: DriverCapabilities

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import io
 import os
 import re
@@ -11,6 +10,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 
+import msgspec
 import pytest
 
 from mooring.base.clock import LoopClock
@@ -138,7 +138,7 @@ async def test_an_event_that_changes_no_line_writes_nothing(shown: Shown) -> Non
 async def test_while_something_waits_its_time_goes_on(shown: Shown) -> None:
     loop = asyncio.get_running_loop()
     began = loop.time()
-    shown.board = lambda: Board((NODE,), (dataclasses.replace(WAITING, for_s=loop.time() - began),))
+    shown.board = lambda: Board((NODE,), (msgspec.structs.replace(WAITING, for_s=loop.time() - began),))
     async with shown.viewing():
         await shown.passes(60)
         assert any(re.search(r" 5\ds ", line) for line in shown.terminal.shown), shown.terminal.shown

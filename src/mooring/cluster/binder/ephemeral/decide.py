@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -16,8 +15,7 @@ from mooring.cluster.binder import reasons as why
 from mooring.control.decision import Decision
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CreateClaim:
+class CreateClaim(msgspec.Struct, frozen=True):
     """The claim of one of the pod's ephemeral volumes."""
 
     volume_name: str

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from mooring.api.binding import BOUND, PV_PROTECTION, PVC_PROTECTION, VAC_PROTECTION, claim_name_of, is_finished, owns
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
@@ -14,25 +15,21 @@ from mooring.cluster.binder import reasons as why
 from mooring.control.decision import Decision
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class AddFinalizer:
+class AddFinalizer(msgspec.Struct, frozen=True):
     name: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class RemoveFinalizer:
+class RemoveFinalizer(msgspec.Struct, frozen=True):
     name: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ListPods:
+class ListPods(msgspec.Struct, frozen=True):
     """Ask the API server for the pods of the claim's namespace, as they were at this version or later, then decide."""
 
     version: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TellInUse:
+class TellInUse(msgspec.Struct, frozen=True):
     """The claim's event: a pod that has ended keeps it from being deleted."""
 
     text: str

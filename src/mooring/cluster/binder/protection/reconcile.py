@@ -6,8 +6,9 @@ deleted; kube-controller-manager asks for each batch of claims.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final, TypeVar
+
+import msgspec
 
 from mooring.api.binding import claims_of
 from mooring.api.meta import Object
@@ -29,8 +30,7 @@ SHARED_S: Final = 5.0
 """Seconds in which one list serves all claims of its namespace."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Listed:
+class _Listed(msgspec.Struct, frozen=True):
     """Pods of a namespace that name claims, as they were at a version and at a time."""
 
     namespace: str

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 from mooring.api.meta import Key
 from mooring.base.clock import Instant
 
 
-@dataclasses.dataclass(slots=True)
-class AssumedBinding:
+class AssumedBinding(msgspec.Struct):
     """One pod's. static: volumes with the claims that they are for. provision: claims that a volume is to be made for.
 
     claims: all that the pod names. written: the choice is stored. bound: the pod has its node, which only the watch does not show yet.

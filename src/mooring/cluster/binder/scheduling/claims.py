@@ -5,7 +5,7 @@ A pod whose claims are not ready is rejected as a whole, until one of them chang
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 from mooring.api.binding import LOST, claim_name_of, is_delayed, is_finished, is_fully_bound, not_owner_text, owns
 from mooring.api.classes import class_of
@@ -18,8 +18,7 @@ from mooring.cluster.binder.view import BY_CLAIM
 RWOP_MODE = "ReadWriteOncePod"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class PodClaims:
+class PodClaims(msgspec.Struct, frozen=True):
     """problem: rejects the pod, "" for nothing. bound: claims with their volumes, None for a volume that is missing.
 
     in_use: claims for one pod alone which another pod uses.

@@ -10,6 +10,8 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
+import msgspec
+
 from mooring.api.binding import claims_of, is_finished, is_fully_bound
 from mooring.api.classes import class_of
 from mooring.api.core import Node
@@ -30,8 +32,7 @@ from mooring.control.topics import Topic
 TIMED_OUT = "context deadline exceeded"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class DropPlan:
+class DropPlan(msgspec.Struct, frozen=True):
     """The plan that the pod may have is over."""
 
 
@@ -43,16 +44,14 @@ class WritePlan(Changing):
 
     def kept(self) -> WritePlan:
         """With the plan as it is now: it is going to be written, and its pod bound."""
-        return WritePlan(dataclasses.replace(self.plan))
+        return WritePlan(msgspec.structs.replace(self.plan))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class BindPod:
+class BindPod(msgspec.Struct, frozen=True):
     """The plan's node is the pod's."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(msgspec.Struct, frozen=True):
     """For the pod's event and condition. had_plan: a node was chosen before."""
 
     refusal: why.Refusal

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from typing import Final, Protocol
+
+import msgspec
 
 from mooring.cluster.binder.reasons import EventText
 from mooring.control.reasons import reason
@@ -36,16 +37,14 @@ class Refusal(Because, Protocol):
     def event(self) -> EventText: ...
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class NothingToDo:
+class NothingToDo(msgspec.Struct, frozen=True):
     why: str
 
     def __str__(self) -> str:
         return self.why
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(msgspec.Struct, frozen=True):
     """No node is suitable. nodes: how many there are. pod: the problem on any node; else reasons: of each node."""
 
     nodes: int
@@ -58,7 +57,9 @@ class Rejected:
         causes = self.pod or ", ".join(sorted(f"{count} {reason}" for reason, count in Counter(self.reasons).items()))
         return f"0/{self.nodes} nodes are available: {causes}."
 
-    condition: str = dataclasses.field(default="Unschedulable", init=False)
+    @property
+    def condition(self) -> str:
+        return "Unschedulable"
 
     @property
     def event(self) -> EventText:
@@ -75,7 +76,9 @@ class BindingFailed:
     why: str
     plugin: str = VOLUME_BINDING
 
-    condition: str = dataclasses.field(default="SchedulerError", init=False)
+    @property
+    def condition(self) -> str:
+        return "SchedulerError"
 
     @property
     def event(self) -> EventText:
@@ -91,8 +94,7 @@ class GoesTo:
     node_name: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class WaitsForVolumes:
+class WaitsForVolumes(msgspec.Struct, frozen=True):
     node_name: str
     claims: tuple[str, ...]
 

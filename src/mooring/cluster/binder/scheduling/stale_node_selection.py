@@ -7,9 +7,10 @@ somebody else's: so deleted nodes are remembered.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Final
+
+import msgspec
 
 from mooring.api.binding import SELECTED_NODE
 from mooring.api.core import Node, PersistentVolumeClaim
@@ -32,8 +33,7 @@ DELETED_MAX: Final = 10_000
 """Names of deleted nodes that are remembered."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Unselect:
+class Unselect(msgspec.Struct, frozen=True):
     claim: PersistentVolumeClaim
 
 

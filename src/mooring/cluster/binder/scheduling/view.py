@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
+
+import msgspec
 
 from mooring.api.binding import SELECTED_NODE, has_annotation
 from mooring.api.core import Node, PersistentVolumeClaim
@@ -17,8 +18,7 @@ from mooring.control.slim import items, slim, slimmed
 from mooring.kube.cache.reader import Reader
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class View:
+class View(msgspec.Struct, frozen=True):
     """The caches and the plans, live; plans count before the caches."""
 
     claims: Reader[PersistentVolumeClaim]

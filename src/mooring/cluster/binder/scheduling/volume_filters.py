@@ -6,9 +6,10 @@ which looks at each claim alone and reserves nothing: two claims of one pod, or 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+
+import msgspec
 
 from mooring.api.binding import NO_PROVISIONER, amount, request_of
 from mooring.api.classes import class_of
@@ -33,8 +34,7 @@ ZONE_LABELS = (
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class VolumeVerdict:
+class VolumeVerdict(msgspec.Struct, frozen=True):
     """reasons: why not, () when it fits. static: volumes with the claims that they are for. provision: claims to be made volumes for."""
 
     reasons: tuple[str, ...] = ()

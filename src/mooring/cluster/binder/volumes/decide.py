@@ -9,9 +9,10 @@ A claim that names another volume counts at once: its volumeName never changes.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Final
+
+import msgspec
 
 from mooring.api import binding as names
 from mooring.api.binding import claim_key, has_annotation, has_no_class, is_delayed, mode_of, names_claim
@@ -110,7 +111,7 @@ def _decide_named(view: View, claim: PersistentVolumeClaim) -> Decision[Action]:
         return _bind(pv, claim)
     taken = why.VolumeTaken(pv.metadata.name)
     if has_annotation(claim, names.BOUND_BY_CONTROLLER):
-        return dataclasses.replace(_told(taken), problem=taken)
+        return msgspec.structs.replace(_told(taken), problem=taken)
     return _pending(claim, taken)
 
 

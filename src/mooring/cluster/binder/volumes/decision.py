@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from typing import Literal, TypeAlias
+
+import msgspec
 
 from mooring.api.meta import Key
 from mooring.cluster.binder.reasons import EventText
@@ -22,98 +23,84 @@ class Step(enum.Enum):
     MARK_CLAIM = "PUT PersistentVolumeClaim/status: Bound"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Bind:
+class Bind(msgspec.Struct, frozen=True):
     """steps: those of the four that are still to be done."""
 
     pv_name: str
     steps: tuple[Step, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SetClass:
+class SetClass(msgspec.Struct, frozen=True):
     class_name: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(msgspec.Struct, frozen=True):
     """Write the provisioner that shall make a volume into the claim."""
 
     provisioner: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SetClaimPhase:
+class SetClaimPhase(msgspec.Struct, frozen=True):
     """For a claim without a volume: the volume's fields in the status are removed."""
 
     phase: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SetVolumePhase:
+class SetVolumePhase(msgspec.Struct, frozen=True):
     phase: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class GiveBack:
+class GiveBack(msgspec.Struct, frozen=True):
     """Remove the claim from the volume. whole: the whole reference, with our mark; else only the uid, and it stays reserved by name."""
 
     whole: bool
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class LookUpClaim:
+class LookUpClaim(msgspec.Struct, frozen=True):
     """Ask the API server for a claim that the cache lacks, before its volume is released. uid: of the claim."""
 
     claim: Key
     uid: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class LookUpClass:
+class LookUpClass(msgspec.Struct, frozen=True):
     """Ask the API server for a class that the cache lacks, before a claim of it is bound: it may have to wait for a pod."""
 
     class_name: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class LookUpVolume:
+class LookUpVolume(msgspec.Struct, frozen=True):
     """Ask the API server for a volume that the cache lacks, before its claim counts as lost."""
 
     pv_name: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Absent:
+class Absent(msgspec.Struct, frozen=True):
     """The objects that the API server has just answered not to have, "" for none."""
 
     class_name: str = ""
     pv_name: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class WakeClaim:
+class WakeClaim(msgspec.Struct, frozen=True):
     claim: Key
 
 
 Write: TypeAlias = Bind | SetClass | Ask | SetClaimPhase | SetVolumePhase | GiveBack | LookUpClaim | LookUpClass | LookUpVolume | WakeClaim
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Begin:
+class Begin(msgspec.Struct, frozen=True):
     """A piece of work whose duration is measured begins. plugin: the provisioner's name."""
 
     name: Operation
     plugin: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class End:
+class End(msgspec.Struct, frozen=True):
     name: Operation
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Tell:
+class Tell(msgspec.Struct, frozen=True):
     """The event of the reason. patience_s: how long it has to last before.
 
     is_old: users got it when the state began, unless there was no room for it.
@@ -124,8 +111,7 @@ class Tell:
     is_old: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TellClaim:
+class TellClaim(msgspec.Struct, frozen=True):
     """An event for the claim that a volume is reserved for."""
 
     event: EventText

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 from mooring.cluster.binder.reasons import EventText
 from mooring.control.reasons import reason
@@ -28,8 +28,7 @@ class GetsDefaultClass:
     class_name: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class WaitsForFirstConsumer:
+class WaitsForFirstConsumer(msgspec.Struct, frozen=True):
     """pods: those that use the claim and have no node yet."""
 
     pods: tuple[str, ...] = ()
@@ -133,8 +132,7 @@ class VolumeTaken:
         return str(self)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ClaimLost:
+class ClaimLost(msgspec.Struct, frozen=True):
     """pv_name: "" when the claim does not even say which volume it had."""
 
     pv_name: str = ""
@@ -160,8 +158,7 @@ class ClaimMisbound:
 # -- volumes
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Free:
+class Free(msgspec.Struct, frozen=True):
     """claim: for which it is reserved by name, "" for anybody."""
 
     claim: str = ""
@@ -208,8 +205,7 @@ class LooksForClaim:
     claim: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Released:
+class Released(msgspec.Struct, frozen=True):
     claim: str
     policy: str
 

@@ -7,9 +7,10 @@ told first that it may stay.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from typing import TypeAlias
+
+import msgspec
 
 from mooring.api.core import Node, Taint
 from mooring.api.matching import tolerates
@@ -21,8 +22,7 @@ from mooring.cluster.nodehealth.view import no_execute_taints
 from mooring.control.decision import Decision
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Evict:
+class Evict(msgspec.Struct, frozen=True):
     """The pod leaves now. at: when it had to. since: the beginning of its time, None where none ran."""
 
     pod: Pod
@@ -31,8 +31,7 @@ class Evict:
     since: Instant | None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Stay:
+class Stay(msgspec.Struct, frozen=True):
     """The pod may stay until `at`; its time began at `since`."""
 
     pod: Pod
@@ -40,8 +39,7 @@ class Stay:
     since: Instant
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(msgspec.Struct, frozen=True):
     """A time was running, and the pod may stay after all."""
 
     pod: Pod

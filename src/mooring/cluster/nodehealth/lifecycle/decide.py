@@ -8,10 +8,11 @@ not ready, and taints change by one write.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from mooring.api.coordination import Lease
 from mooring.api.core import Node, Taint
@@ -25,8 +26,7 @@ from mooring.control.decision import Decision
 from mooring.control.result import Because
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class LastHeartbeat:
+class LastHeartbeat(msgspec.Struct, frozen=True):
     """at: when the last sign of life was seen. has_ready, heartbeat, renewed: the condition Ready, its heartbeat and the Lease's renewTime
     as they were seen.
     """
@@ -44,7 +44,7 @@ def heartbeat_of_node(before: LastHeartbeat | None, node: Node, now: Instant, wa
     if before is None:
         return LastHeartbeat(now if ready is not None else now - _age_s(node, wall_s), ready is not None, heartbeat)
     is_sign = before.has_ready != (ready is not None) or before.heartbeat != heartbeat
-    return dataclasses.replace(before, at=now if is_sign else before.at, has_ready=ready is not None, heartbeat=heartbeat)
+    return msgspec.structs.replace(before, at=now if is_sign else before.at, has_ready=ready is not None, heartbeat=heartbeat)
 
 
 def heartbeat_of_lease(before: LastHeartbeat, lease: Lease | None, now: Instant) -> LastHeartbeat:
@@ -52,7 +52,7 @@ def heartbeat_of_lease(before: LastHeartbeat, lease: Lease | None, now: Instant)
     renewed = lease.spec.renew_time if lease is not None else None
     if renewed is None or renewed == before.renewed:
         return before
-    return dataclasses.replace(before, at=now, renewed=renewed)
+    return msgspec.structs.replace(before, at=now, renewed=renewed)
 
 
 def _age_s(node: Node, wall_s: float) -> float:
@@ -76,8 +76,7 @@ _SCHEDULING_KEYS: Final = frozenset({*TAINTS.values(), UNSCHEDULABLE_TAINT})
 _EVICTING_KEYS: Final = (NOT_READY_TAINT, UNREACHABLE_TAINT)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TurnUnknown:
+class TurnUnknown(msgspec.Struct, frozen=True):
     """The conditions to be written, once the API server has said that the node's Lease is as we know it. was_ready: users hear of it."""
 
     node: Node
@@ -86,8 +85,7 @@ class TurnUnknown:
     was_ready: bool
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ChangeTaints:
+class ChangeTaints(msgspec.Struct, frozen=True):
     """evicting: the NoExecute taint among the added ones that takes its zone's turn, None for none."""
 
     node: Node
@@ -96,8 +94,7 @@ class ChangeTaints:
     evicting: Taint | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SetLabels:
+class SetLabels(msgspec.Struct, frozen=True):
     node: Node
     labels: Mapping[str, str]
 
@@ -120,7 +117,7 @@ def decide_node(
     taints = _taints(node, wanted if outdated or turn_s <= 0 else None, outdated)
     if taints.added or taints.removed:
         evicting = wanted if has_turn and turn_s <= 0 else None
-        changed = dataclasses.replace(taints, evicting=evicting)
+        changed = msgspec.structs.replace(taints, evicting=evicting)
         return Decision(because, (changed,), again=True, done=_shown(changed))
     if labels := dict(_labels(node)):
         return Decision(because, (SetLabels(node, labels),), again=True, done="set the beta labels")
@@ -142,8 +139,7 @@ def _shown(change: ChangeTaints) -> str:
     return f"changed taints: {', '.join(f'{sign}{one.key}:{one.effect}' for sign, one in signed)}"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class MarkUnready:
+class MarkUnready(msgspec.Struct, frozen=True):
     """Unless the pod's kubelet has spoken meanwhile."""
 
     pod: Pod

@@ -6,11 +6,12 @@ dead it is most likely this process that hears nothing.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import math
 from collections import Counter
 from typing import Final
+
+import msgspec
 
 from mooring.api.core import Node
 from mooring.api.nodes import TRUE, readiness
@@ -28,8 +29,7 @@ class ZoneState(enum.Enum):
     FULL_DISRUPTION = "full disruption"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Counted:
+class Counted(msgspec.Struct, frozen=True):
     """The nodes of a zone."""
 
     ready: int
@@ -65,8 +65,7 @@ class Limiter:
         self._free_at = now + 1 / self.rate
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Shift:
+class Shift(msgspec.Struct, frozen=True):
     """zones: whose rate is another now. began, ended: of the state that no node of any zone is ready."""
 
     zones: tuple[str, ...] = ()

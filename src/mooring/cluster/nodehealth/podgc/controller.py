@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Final
+
+import msgspec
 
 from mooring.api.core import NODES, Node
 from mooring.api.meta import Key, is_deleting, key_of
@@ -103,7 +104,7 @@ class PodCollector:
             await self._cluster.get(NODES, node_name)
         except NotFound:
             if (absence := self._absences.get(node_name)) is not None:
-                self._absences[node_name] = dataclasses.replace(absence, confirmed=known)
+                self._absences[node_name] = msgspec.structs.replace(absence, confirmed=known)
         else:
             self._absences.pop(node_name, None)
 

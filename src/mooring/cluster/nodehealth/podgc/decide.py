@@ -6,10 +6,11 @@ removal is not removed again.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from collections.abc import Iterable
 from typing import TypeAlias
+
+import msgspec
 
 from mooring.api.core import Node
 from mooring.api.meta import is_deleting
@@ -33,8 +34,7 @@ class Cause(enum.Enum):
     UNSCHEDULED = "unscheduled"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Absence:
+class Absence(msgspec.Struct, frozen=True):
     """The absence of a node that pods name. since: when this process found it missing.
 
     confirmed: the uids of the pods that were known when the API server was asked, and did not have the node either. A pod that comes
@@ -45,16 +45,14 @@ class Absence:
     confirmed: frozenset[str] = frozenset()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Remove:
+class Remove(msgspec.Struct, frozen=True):
     """By force."""
 
     pod: Pod
     cause: Cause
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class AskForNode:
+class AskForNode(msgspec.Struct, frozen=True):
     """Whether the API server has the node that the cache lacks."""
 
     name: str

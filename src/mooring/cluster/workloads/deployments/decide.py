@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Sequence
 from typing import Any, TypeAlias
+
+import msgspec
 
 from mooring.api.meta import is_deleting
 from mooring.api.workloads import Deployment, ReplicaSet
@@ -24,35 +25,30 @@ from mooring.cluster.workloads.deployments.rollout import Scale
 from mooring.control.decision import Decision
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Create:
+class Create(msgspec.Struct, frozen=True):
     """The new ReplicaSet."""
 
     body: dict[str, Any]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Amend:
+class Amend(msgspec.Struct, frozen=True):
     """A merge patch of the new ReplicaSet."""
 
     change: dict[str, Any]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Resize:
+class Resize(msgspec.Struct, frozen=True):
     """sized: annotations of a ReplicaSet that is scaled, or that stays as it is and was sized for another number."""
 
     scale: Scale
     sized: dict[str, str]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(msgspec.Struct, frozen=True):
     replica_set: ReplicaSet
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SetRevision:
+class SetRevision(msgspec.Struct, frozen=True):
     """Of the Deployment."""
 
     revision: str
@@ -123,7 +119,7 @@ def _synced(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet], 
         change["spec"] = {"minReadySeconds": deployment.spec.min_ready_seconds}
     amend = (Amend(change),) if change else ()
     revision = (SetRevision(wanted[REVISION]),) if str(revision_of(deployment)) != wanted[REVISION] else ()
-    return dataclasses.replace(decision, actions=(*amend, *decision.actions, *revision))
+    return msgspec.structs.replace(decision, actions=(*amend, *decision.actions, *revision))
 
 
 def is_complete(deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -> bool:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
 
 from mooring.api.meta import annotation
 from mooring.api.workloads import Deployment, ReplicaSet
 from mooring.cluster.workloads.deployments.revisions import DESIRED, MAX, by_age, max_surge, max_unavailable, size_annotations
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Scale:
+class Scale(msgspec.Struct, frozen=True):
     """So many replicas for this ReplicaSet."""
 
     replica_set: ReplicaSet

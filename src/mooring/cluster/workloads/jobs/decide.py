@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Sequence
 from typing import Final, TypeAlias
 
@@ -25,8 +24,7 @@ SUSPENDED: Final = "Suspended"
 CRITERIA_MET: Final = "SuccessCriteriaMet"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """The end of a Job, as its conditions say it."""
 
     is_success: bool
@@ -39,20 +37,17 @@ BACKED_OFF: Final = Verdict(False, "BackoffLimitExceeded", "Job has reached the 
 TOO_LONG: Final = Verdict(False, "DeadlineExceeded", "Job was active longer than specified deadline")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Remove:
+class Remove(msgspec.Struct, frozen=True):
     """The Job itself, whose time after its end is up."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Discount:
+class Discount(msgspec.Struct, frozen=True):
     """Take the finalizer from a pod, which then does not count as failed once it is deleted: nobody needs it any more."""
 
     pod: Pod
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class End:
+class End(msgspec.Struct, frozen=True):
     """Write the verdict into the status, whatever came of the other actions. is_over: nothing of the Job runs any more."""
 
     verdict: Verdict

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Sequence
 from typing import Final
+
+import msgspec
 
 from mooring.api.meta import finalizers_of, is_deleting
 from mooring.api.pods import Pod
@@ -23,8 +24,7 @@ FIRST_BACKOFF_S: Final = 10.0
 BACKOFF_S_MAX: Final = 600.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Tally:
+class Tally(msgspec.Struct, frozen=True):
     """succeeded, failed: the counters, with what has been marked before and is free of its finalizer. uncounted: what is marked.
 
     release: pods whose finalizer goes, now that they are marked. Whatever happens in between, each pod counts once.
@@ -81,8 +81,7 @@ def replaces_failed_only(job: Job) -> bool:
     return job.spec.pod_replacement_policy == "Failed"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Failures:
+class Failures(msgspec.Struct, frozen=True):
     """The failures of a Job's pods, as this process saw them. in_a_row: since the last success. last_at: when the last one was seen."""
 
     succeeded: int

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
+
+import msgspec
 
 from mooring.api.meta import Condition, Key, key_of
 from mooring.api.pods import PODS, Pod
@@ -45,7 +46,7 @@ class Reconciler:
     def _claim(self, replica_set: ReplicaSet, key: Key) -> Claimed[Pod]:
         """Pods that have ended are not adopted: they would go with the ReplicaSet."""
         found = claim(replica_set, replica_set.spec.selector, self._caches.candidates(self._caches.pods, REPLICA_SETS, key))
-        return dataclasses.replace(found, adopt=tuple(pod for pod in found.adopt if is_active(pod, self._caches.going)))
+        return msgspec.structs.replace(found, adopt=tuple(pod for pod in found.adopt if is_active(pod, self._caches.going)))
 
     def _siblings(self, replica_set: ReplicaSet) -> Iterator[Pod]:
         """The pods of the other ReplicaSets of its owner, of a Deployment mostly."""

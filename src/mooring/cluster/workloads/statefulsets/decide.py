@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Collection
 from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from mooring.api.core import PersistentVolumeClaim
 from mooring.api.meta import Key, is_deleting
@@ -33,16 +34,14 @@ Json = dict[str, Any]
 ClaimOf = Callable[[Key], PersistentVolumeClaim | None]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Template:
+class Template(msgspec.Struct, frozen=True):
     """A template, and the name of its revision."""
 
     revision: str
     template: Json
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class View:
+class View(msgspec.Struct, frozen=True):
     """claim_of: from the cache. owned: the claims that go with the set. going: the uids of pods that we have deleted.
 
     now: seconds since the epoch.
@@ -66,54 +65,47 @@ class View:
         return pod.status.phase == "Running" and available and not self.is_terminating(pod)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TellHeld:
+class TellHeld(msgspec.Struct, frozen=True):
     """Tell that a pod is not made before a claim of its name is gone, which somebody has deleted."""
 
     pod_name: str
     claim_name: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TellDisputed:
+class TellDisputed(msgspec.Struct, frozen=True):
     """Tell that a claim belongs to others, whatever the retention policy says."""
 
     claim_name: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Label:
+class Label(msgspec.Struct, frozen=True):
     """The labels that a pod has lost."""
 
     pod: Pod
     labels: dict[str, str]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Own:
+class Own(msgspec.Struct, frozen=True):
     """The owners of a claim."""
 
     claim: PersistentVolumeClaim
     owners: list[Json]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TellUpdated:
+class TellUpdated(msgspec.Struct, frozen=True):
     """Tell that the claims of a pod have other owners."""
 
     pod_name: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CreateClaims:
+class CreateClaims(msgspec.Struct, frozen=True):
     """The claims that a pod lacks which waits for them."""
 
     pod_name: str
     claims: tuple[Json, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CreatePod:
+class CreatePod(msgspec.Struct, frozen=True):
     """claims: those that the pod lacks."""
 
     pod: Json

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import msgspec
@@ -56,7 +55,7 @@ class Reconciler:
         if is_deleting(stateful_set):
             return await self._count_down(stateful_set, key)
         found = self._revisions(stateful_set, key)
-        await self._writes.own(CONTROLLER_REVISIONS, self._caches.revisions, stateful_set, dataclasses.replace(found, release=()))
+        await self._writes.own(CONTROLLER_REVISIONS, self._caches.revisions, stateful_set, msgspec.structs.replace(found, release=()))
         revisions = revisions_of(stateful_set, self._revisions(stateful_set, key).mine, {revision_of(pod) for pod in claimed.mine})
         if revisions.update is None:
             await self._make_revision(stateful_set, revisions)

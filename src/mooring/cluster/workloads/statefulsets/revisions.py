@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
+
+import msgspec
 
 from mooring.api.workloads import CONTROLLER_REVISIONS, STATEFUL_SETS, ControllerRevision, StatefulSet
 from mooring.cluster.workloads.ownership import reference
@@ -14,8 +15,7 @@ HASH: Final = "controller.kubernetes.io/hash"
 _REPLACE: Final = {"$patch": "replace"}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Revisions:
+class Revisions(msgspec.Struct, frozen=True):
     """update: the one of the template as it is now, None before it is made. current: the one that pods come from. outdated: to be deleted.
 
     make: the body of the missing one. number: for an old one that comes back, 0 otherwise.

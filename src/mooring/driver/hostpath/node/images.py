@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from mooring.base.log import logger
 from mooring.mounts import loops, system
@@ -20,8 +21,7 @@ _log = logger(__name__)
 FREEZER: Final = "fsfreeze"
 
 
-@dataclasses.dataclass(slots=True)
-class _Held:
+class _Held(msgspec.Struct):
     """A file that is held still. users: who hold it, or are about to; copies: who hold it, under the lock. frozen: folders, open."""
 
     lock: threading.Lock

@@ -12,18 +12,18 @@ from __future__ import annotations
 
 import abc
 import contextlib
-import dataclasses
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from mooring.mounts import filesystems, loops, system, targets
 from mooring.mounts.mountinfo import Mount, MountTable
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Source:
+class Source(msgspec.Struct, frozen=True):
     """A volume's data, and how it is wanted. path: the folder or file. fs_type: "" for any. flags: of mount(8)."""
 
     path: Path

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
+
+import msgspec
 
 from mooring.csi.errors import DriverError
 from mooring.csi.proto import csi_pb2 as csi
@@ -22,8 +23,7 @@ from mooring.wire.grpc.codes import Code
 T = TypeVar("T")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class NodePart:
+class NodePart(msgspec.Struct, frozen=True):
     """One node of the driver. Several share the core, the mount mode and the locks."""
 
     core: Core

@@ -8,7 +8,6 @@ new volume.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
@@ -227,8 +226,7 @@ def _check_other(volume: Volume, other: tuple[Volume, PodUse] | None) -> None:
 # -- what a pod keeps
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Had:
+class _Had(msgspec.Struct, frozen=True):
     """A volume that may be in the pod's folder, and that none of its claims names.
 
     in_pod: its name in the pod, "" where only a record tells of it. is_given_up: the pod wanted it once, and got another in its place.
@@ -273,7 +271,7 @@ def _in_its_folder(uid: str, state: VolumeState | None, wish: tuple[Volume, PodU
     if publication is None or publication.stand is Stand.ABSENT or publication.spec_name == volume.spec_name:
         return wish
     name = publication.spec_name
-    return dataclasses.replace(volume, spec_name=name), dataclasses.replace(use, spec_name=name)
+    return msgspec.structs.replace(volume, spec_name=name), msgspec.structs.replace(use, spec_name=name)
 
 
 def _had(uid: str, state: VolumeState, before: tuple[Volume, PodUse] | None) -> _Had:

@@ -5,10 +5,11 @@ It is in memory; after a restart it is read from the disk again.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
+
+import msgspec
 
 from mooring.api.core import NODES, Node
 from mooring.api.matching import node_matches
@@ -30,8 +31,7 @@ class Stand(enum.Enum):
     DONE = "done"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True):
     """The last failure, how often in a row it came, and when the step may be tried again (monotonic seconds).
 
     is_pending: the driver was at work on another call for the volume.
@@ -43,8 +43,7 @@ class Failure:
     is_pending: bool = False
 
 
-@dataclasses.dataclass(slots=True)
-class Publication:
+class Publication(msgspec.Struct):
     """The volume in one pod.
 
     spec_name: in whose folder. was_found: at a restart, and not published anew since. is_held: it is there, and the pod does not start
@@ -60,8 +59,7 @@ class Publication:
     failure: Failure | None = None
 
 
-@dataclasses.dataclass(slots=True)
-class VolumeState:
+class VolumeState(msgspec.Struct):
     """One volume.
 
     may_be_staged: the driver was asked to stage it, or is about to be; false for one that does not stage. is_unstaged: it is ready
@@ -93,10 +91,10 @@ class VolumeState:
     grown: str = ""
     may_not_grow: bool = False
     unattached_since: float | None = None
-    at_work: dict[str, Because] = dataclasses.field(default_factory=dict)
+    at_work: dict[str, Because] = msgspec.field(default_factory=dict)
     is_alone: bool = False
     is_walked: bool = False
-    publications: dict[str, Publication] = dataclasses.field(default_factory=dict)
+    publications: dict[str, Publication] = msgspec.field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -129,7 +127,7 @@ class VolumeState:
         del self.publications[pod_uid]
         for one in self.publications.values():
             if one.failure is not None and one.failure.is_pending:
-                one.failure = dataclasses.replace(one.failure, not_before=min(now, one.failure.not_before))
+                one.failure = msgspec.structs.replace(one.failure, not_before=min(now, one.failure.not_before))
 
     def has(self, pod_uid: str) -> bool:
         """True when the volume is published to the pod, and nothing more is to be done with it before the pod starts."""

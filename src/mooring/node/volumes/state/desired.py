@@ -9,11 +9,12 @@ on each of them: one of them writes the claim, the others see by its size that t
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Final
+
+import msgspec
 
 from mooring.api.core import NodeSelector, PersistentVolume, PersistentVolumeClaim, SecretReference
 from mooring.api.pods import CSIVolumeSource
@@ -30,8 +31,7 @@ NOT_REQUIRED: Final = "volume.kubernetes.io/node-expansion-not-required"
 """Annotation of a claim whose driver has grown the volume without its nodes."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Growth:
+class Growth(msgspec.Struct, frozen=True):
     """The growth that the node has to do for one claim.
 
     size: a quantity as text, as it is going to stand in the claim. in_progress: the claim says already that the node is at work.
@@ -58,8 +58,7 @@ class Growth:
         return bool(self.requested) and parse_quantity(self.requested).value != parse_quantity(self.size).value
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Volume:
+class Volume(msgspec.Struct, frozen=True):
     """One volume on this node.
 
     unique: its name in volumesInUse, and the key of all work on it. handle: the driver's id. spec_name: the PersistentVolume's name, or
@@ -76,7 +75,7 @@ class Volume:
     is_inline: bool = False
     is_known: bool = True
     fs_type: str = ""
-    attributes: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    attributes: Mapping[str, str] = msgspec.field(default_factory=dict)
     mount_options: tuple[str, ...] = ()
     access_modes: tuple[str, ...] = (READ_WRITE_ONCE,)
     stage_secret: SecretReference | None = None
@@ -92,15 +91,14 @@ class Volume:
 
     def labelled(self, label: str) -> Volume:
         """The volume with the mount option for this SELinux label; "" adds none."""
-        return dataclasses.replace(self, mount_options=(*self.mount_options, f'context="{label}"')) if label else self
+        return msgspec.structs.replace(self, mount_options=(*self.mount_options, f'context="{label}"')) if label else self
 
     @property
     def is_for_one_pod(self) -> bool:
         return self.access_modes == (READ_WRITE_ONCE_POD,)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class PodUse:
+class PodUse(msgspec.Struct, frozen=True):
     """One pod's wish for one volume.
 
     volume_name: the volume's name in the pod. spec_name: of the Volume that it wants. claim: its claim's name, "" for an inline volume.

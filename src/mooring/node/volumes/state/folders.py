@@ -11,7 +11,6 @@ by one when they are empty and nothing is mounted on them; nothing is ever remov
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import errno
 import json
 import os
@@ -21,6 +20,8 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from mooring.base.errors import MooringError
 from mooring.base.folders import sync_folder
@@ -147,7 +148,9 @@ def read_mount_table(root: Path = Path("/")) -> MountTable:
     real, given = os.path.realpath(root), str(root)
     if real == given:
         return MountTable(mounts)
-    moved = (dataclasses.replace(one, point=given + one.point.removeprefix(real)) if is_within(one.point, real) else one for one in mounts)
+    moved = (
+        msgspec.structs.replace(one, point=given + one.point.removeprefix(real)) if is_within(one.point, real) else one for one in mounts
+    )
     return MountTable(moved)
 
 

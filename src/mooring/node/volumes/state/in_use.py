@@ -16,9 +16,10 @@ would change nothing, not even the version, and the late write would still be va
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final
+
+import msgspec
 
 from mooring.api.core import NODES, Node
 from mooring.api.meta import Key
@@ -138,15 +139,14 @@ async def _tell_nobody(*_: object) -> None:
     """Nobody can do anything about it; the log says it."""
 
 
-@dataclasses.dataclass(slots=True)
-class Places:
+class Places(msgspec.Struct):
     """in_pods: by a pod's uid, names of volumes' folders. unlisted_pods: uids of pods whose folders could not be listed. devices: by the
     name of a raw device's folder, the pods it may be mapped for.
     """
 
-    in_pods: dict[str, frozenset[str]] = dataclasses.field(default_factory=dict)
-    unlisted_pods: set[str] = dataclasses.field(default_factory=set)
-    devices: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    in_pods: dict[str, frozenset[str]] = msgspec.field(default_factory=dict)
+    unlisted_pods: set[str] = msgspec.field(default_factory=set)
+    devices: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
 
 
 class UnreadPlaces:

@@ -6,11 +6,12 @@ whose pods' records are gone are found, too, by the records beside their staging
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from mooring.api.volume_names import digest, split_unique_name, unique_name
 from mooring.base.log import logger
@@ -37,15 +38,14 @@ _log = logger(__name__)
 _STAYS: Final = "A folder without a volume's record can't be removed"
 
 
-@dataclasses.dataclass(slots=True)
-class OnDisk:
+class OnDisk(msgspec.Struct):
     """records_count, unread_count: records that were tried, and those of them that could not be read.
 
     unread: where something may be of which no record tells.
     """
 
-    states: list[VolumeState] = dataclasses.field(default_factory=list)
-    unread: Places = dataclasses.field(default_factory=Places)
+    states: list[VolumeState] = msgspec.field(default_factory=list)
+    unread: Places = msgspec.field(default_factory=Places)
     records_count: int = 0
     unread_count: int = 0
 

@@ -6,11 +6,12 @@ of the volume's attributes, so that no other call can carry them.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from mooring.api.core import SERVICE_ACCOUNT_TOKENS
 from mooring.api.meta import Key
@@ -124,8 +125,7 @@ def publish(
     )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class VolumeRequests:
+class VolumeRequests(msgspec.Struct, frozen=True):
     """The requests about one volume on a node: whoever sends one, or shows it, takes it from here.
 
     able: the driver's node capabilities. context: the attachment's metadata. spec_name, in methods: of the PersistentVolume by which the
@@ -135,7 +135,7 @@ class VolumeRequests:
     layout: KubeletLayout
     volume: Volume
     able: Collection[int] = frozenset()
-    context: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    context: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def staging(self) -> Path:
@@ -204,16 +204,14 @@ def sets_group(volume: Volume, use: PodUse, policy: str, able: Collection[int]) 
     return bool(volume.fs_type) and (volume.is_inline or bool({"ReadWriteOnce", "ReadWriteOncePod"} & set(volume.access_modes)))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Injected:
+class Injected(msgspec.Struct, frozen=True):
     """context: over the volume's attributes. secrets: beside the driver's own."""
 
-    context: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    secrets: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    context: Mapping[str, str] = msgspec.field(default_factory=dict)
+    secrets: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Token:
+class _Token(msgspec.Struct, frozen=True):
     text: str
     expires: str
     renew_at: float

@@ -6,12 +6,13 @@ A driver that hangs keeps no thread from the volumes of others: each driver has 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import queue
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor, Future
 from typing import Any, Final, TypeVar
+
+import msgspec
 
 from mooring.api.core import SecretReference
 from mooring.api.storage import VOLUME_ATTACHMENTS, CSIDriver, VolumeAttachment
@@ -146,8 +147,7 @@ class StepFailed(MooringError):
         self.is_pending = is_pending
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class StepContext:
+class StepContext(msgspec.Struct, frozen=True):
     """The tools of every step. tell: an event for a pod, with its type, reason and text. tell_claim: the same for a claim."""
 
     node_name: str
@@ -162,7 +162,7 @@ class StepContext:
     clock: Clock
     randomness: Random
     metrics: NodeMetrics
-    threads: Threads = dataclasses.field(default_factory=Threads)
+    threads: Threads = msgspec.field(default_factory=Threads)
 
 
 def why_not_attached(attachment: VolumeAttachment, handle: str) -> str:

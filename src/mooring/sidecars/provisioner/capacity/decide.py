@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TypeAlias
+
+import msgspec
 
 from mooring.api.meta import OwnerReference
 from mooring.api.quantity import parse_quantity
@@ -15,24 +16,20 @@ from mooring.sidecars.provisioner.capacity.view import Capacity, Item, View
 from mooring.sidecars.provisioner.model.volumes import bytes_text
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Remove:
+class Remove(msgspec.Struct, frozen=True):
     obj: CSIStorageCapacity
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Create:
+class Create(msgspec.Struct, frozen=True):
     capacity: Capacity
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Update:
+class Update(msgspec.Struct, frozen=True):
     obj: CSIStorageCapacity
     capacity: Capacity
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(msgspec.Struct, frozen=True):
     """Call GetCapacity, then decide what to write."""
 
     request: csi.GetCapacityRequest

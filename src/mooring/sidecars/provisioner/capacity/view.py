@@ -5,11 +5,12 @@ An item is one amount for a place and a class. Items are known by value, so that
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple
+
+import msgspec
 
 from mooring.api.core import Node
 from mooring.api.meta import Key, LabelSelector, OwnerReference
@@ -61,16 +62,14 @@ BY_ITEM: Final = "capacity/item"
 CAPACITY_INDEXES: Final[Mapping[str, Callable[[CSIStorageCapacity], Iterable[str]]]] = {BY_ITEM: lambda one: (index_value(item_of(one)),)}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Capacity:
+class Capacity(msgspec.Struct, frozen=True):
     """The driver's answer, as quantities. maximum: of one volume, None where the driver gives none."""
 
     capacity: str
     maximum: str | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class View:
+class View(msgspec.Struct, frozen=True):
     """The caches and our newest writes, live. owner: of the objects, None for no owner. written: by item, in the newest write of ours."""
 
     driver_name: str
@@ -79,7 +78,7 @@ class View:
     has_segment: Callable[[Segment], bool]
     immediate_too: bool = False
     owner: OwnerReference | None = None
-    written: dict[Item, Capacity] = dataclasses.field(default_factory=dict)
+    written: dict[Item, Capacity] = msgspec.field(default_factory=dict)
 
     def wanted(self, item: Item) -> StorageClass | None:
         """The class of an item that is to be published, None for one that is not."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Final, Protocol
+
+import msgspec
 
 from mooring.api.core import PERSISTENT_VOLUMES
 from mooring.api.meta import Key
@@ -258,7 +259,7 @@ class VolumeCreation:
                 return None
             failure = outcomes.of_call(error, uses_topology=self._view.uses_topology, node_name=order.intent.node_name)
             if order.secret_is_lost:  # what is refused without its secret may be there all the same
-                failure = dataclasses.replace(failure, state=State.BACKGROUND, infeasible=False)
+                failure = msgspec.structs.replace(failure, state=State.BACKGROUND, infeasible=False)
             raise AttemptFailed(failure) from error
 
     async def _message(self, order: Order, secrets: Mapping[str, str]) -> csi.CreateVolumeRequest:

@@ -10,10 +10,7 @@ an unresolved intent            the driver has refused it, and yet its volume ma
 
 from __future__ import annotations
 
-import dataclasses
-
 import msgspec
-from msgspec import structs
 
 from mooring.api.classes import class_of
 from mooring.api.core import SECRETS, PersistentVolume, PersistentVolumeClaim, SecretReference
@@ -98,8 +95,8 @@ def decide_claim(view: View, uid: str, now: Instant, looked: Looked) -> Decision
     except NotLookedUp as missing:
         return _looking_up(missing, Begin())
     if before is not None and orders.is_same_call(before, order.intent):
-        order = dataclasses.replace(order, intent=structs.replace(_attended(before), stored_handle=None))
-    order = dataclasses.replace(order, fingerprint=fingerprint(view, claim, storage_class, looked))
+        order = msgspec.structs.replace(order, intent=msgspec.structs.replace(_attended(before), stored_handle=None))
+    order = msgspec.structs.replace(order, fingerprint=fingerprint(view, claim, storage_class, looked))
     creating = why.Creating(order.intent.volume_name, before is not None)
     return Decision(creating, (Begin(), Create(order, class_name, kind)))
 
@@ -218,7 +215,7 @@ def _differs(before: Intent, wanted: Intent, looked: Looked) -> bool:
 
 def _attended(intent: Intent) -> Intent:
     """The intent of a claim that is there: its volume has not been taken out of it."""
-    return structs.replace(intent, unattended=False) if intent.unattended else intent
+    return msgspec.structs.replace(intent, unattended=False) if intent.unattended else intent
 
 
 def _is_gone(secret: SecretReference | None, looked: Looked) -> bool:
@@ -258,16 +255,16 @@ def _decide_orphan(view: View, uid: str, now: Instant, looked: Looked, wanted: I
     try:
         if wanted is not None and wanted.secret != intent.secret and _is_gone(intent.secret, looked):
             volume = volumes.with_secrets_of(intent.volume, wanted.volume)
-            intent = structs.replace(intent, secret=wanted.secret, volume=volume)
+            intent = msgspec.structs.replace(intent, secret=wanted.secret, volume=volume)
         if view.claim(uid) is not None:
             intent = _attended(intent)
         elif intent.unattended:
-            intent = structs.replace(intent, volume=volumes.retained(intent.volume))
+            intent = msgspec.structs.replace(intent, volume=volumes.retained(intent.volume))
         order = prepared_again(view, intent)
         if record.is_unresolved:  # if there is a volume, it needs its source no more
-            order = dataclasses.replace(order, source=None)
+            order = msgspec.structs.replace(order, source=None)
         if _secret_is_lost(view, intent, now, looked):
-            order = dataclasses.replace(order, secret_is_lost=True)
+            order = msgspec.structs.replace(order, secret_is_lost=True)
         else:
             secret_values(intent.secret, looked)
     except NotLookedUp as missing:
@@ -302,4 +299,4 @@ def _failing(failure: Failure, class_name: str, source_kind: str) -> Decision[Ac
 def _closing(decision: Decision[Action]) -> Decision[Action]:
     """The same with the intent closed, before the source is released."""
     actions = sorted((*decision.actions, CloseIntent()), key=lambda action: action == ReleaseSource())
-    return dataclasses.replace(decision, actions=tuple(actions))
+    return msgspec.structs.replace(decision, actions=tuple(actions))

@@ -21,9 +21,10 @@ A claim whose attempt has failed, the first row that fits:
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from typing import Final
+
+import msgspec
 
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import is_deleting
@@ -52,8 +53,7 @@ class Fate(enum.Enum):
     LEFT = "left alone"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """failure: of the attempt; for DELETED `after_deletion` adds the result. reports_deletion: users are told of a deletion that works."""
 
     fate: Fate
@@ -116,7 +116,7 @@ def after_deletion(order: Order, verdict: Verdict, problem: MooringError | None)
     failure = verdict.failure
     if problem is None:
         error = f"{failure.error}. Volume {order.intent.volume_name} was deleted" if verdict.reports_deletion else failure.error
-        return dataclasses.replace(failure, error=error, state=State.FINISHED, proves_absent=True)
+        return msgspec.structs.replace(failure, error=error, state=State.FINISHED, proves_absent=True)
     error = f"{failure.error}. Cleanup of volume {order.intent.volume_name} failed, volume is orphaned: {problem}"
     return Failure(error, State.BACKGROUND, from_driver=True)
 
@@ -148,8 +148,7 @@ class Then(enum.Enum):
     RETRY = "after its back-off"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Attempted:
+class Attempted(msgspec.Struct, frozen=True):
     """A failed attempt, and the situation after it.
 
     order: of the attempt, None when it did not get that far. claim: as it is now, None when gone. node_tried: "" for none.
@@ -172,8 +171,7 @@ class Attempted:
         return self.claim is not None and not self.claim.spec.volume_name and not self.has_object and not is_second
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class After:
+class After(msgspec.Struct, frozen=True):
     """then: unless another node is asked for; then the claim waits for that.
 
     releases_source: a volume that may exist needs its source no more. node_unsuitable: one more. other_node: the scheduler is asked.
@@ -189,7 +187,7 @@ class After:
 
 def reported_failure(failure: Failure, order: Order | None) -> Failure:
     """The refusal of a former request says nothing about the claim's present request."""
-    return dataclasses.replace(failure, infeasible=False) if order is not None and order.is_former else failure
+    return msgspec.structs.replace(failure, infeasible=False) if order is not None and order.is_former else failure
 
 
 def told(answer: Attempted) -> str:
@@ -222,8 +220,7 @@ def _is_selected(node_name: str, claim: PersistentVolumeClaim | None) -> bool:
 # -- the owner of an object that has the volume's name
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(msgspec.Struct, frozen=True):
     """saved: as the result of a try to store. error: for users. second_volume: the driver has made two volumes of one name."""
 
     saved: Save

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TypeAlias
+
+import msgspec
 
 from mooring.sidecars.provisioner.claims.view import Wanted
 from mooring.sidecars.provisioner.model.orders import Order
 from mooring.sidecars.provisioner.model.outcomes import Failure
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Begin:
+class Begin(msgspec.Struct, frozen=True):
     """Report to the user that an attempt has begun, once for each."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class LookUp:
+class LookUp(msgspec.Struct, frozen=True):
     """Read an object that no cache holds from the API server; then decide again."""
 
     wanted: Wanted
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class LeaveToPopulator:
+class LeaveToPopulator(msgspec.Struct, frozen=True):
     """Report that a volume populator fills the volume."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Create:
+class Create(msgspec.Struct, frozen=True):
     """Hold the source, store the intent, call CreateVolume, store the volume. class_name, source_kind: for metrics."""
 
     order: Order
@@ -36,8 +33,7 @@ class Create:
     source_kind: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CleanUp:
+class CleanUp(msgspec.Struct, frozen=True):
     """Call DeleteVolume again, for a volume of no use whose deletion was begun: the intent names it."""
 
     order: Order
@@ -45,8 +41,7 @@ class CleanUp:
     source_kind: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Fail:
+class Fail(msgspec.Struct, frozen=True):
     """The attempt failed before the driver was called."""
 
     failure: Failure
@@ -54,21 +49,18 @@ class Fail:
     source_kind: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CountFailure:
+class CountFailure(msgspec.Struct, frozen=True):
     """In the metrics alone."""
 
     class_name: str
     source_kind: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CloseIntent:
+class CloseIntent(msgspec.Struct, frozen=True):
     """Its volume is stored."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ReleaseSource:
+class ReleaseSource(msgspec.Struct, frozen=True):
     """The claim has its volume, which needs no source any more."""
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
+import msgspec
+
 from mooring.api.core import ObjectReference, PersistentVolumeClaim
 from mooring.base.clock import Instant
 from mooring.base.log import Logger, logger
@@ -105,7 +107,7 @@ class AttemptFailures:
                 record.rest = Rest(self._clock.now() + self._rest_s, after.fingerprint, failure.error, failure.topics)
                 record.looks = 0
                 attempt.log.error(f"failed to provision: {failure.error}", state=failure.state.value, retry_in_s=self._rest_s)
-                return dataclasses.replace(self.resting(uid, because, self._rest_s), keeps_backoff=False)
+                return msgspec.structs.replace(self.resting(uid, because, self._rest_s), keeps_backoff=False)
         raise Retry(f"failed to provision: {failure.error}", heals=failure.topics, because=why.Ended(failure.state.value))
 
     def resting(self, uid: str, because: Because, rest_s: float) -> Result:

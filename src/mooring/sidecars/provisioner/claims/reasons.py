@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 from mooring.control.reasons import reason
 from mooring.sidecars.provisioner.model.outcomes import Failure
@@ -18,8 +18,7 @@ class HasVolume:
     volume_name: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class NotAsked:
+class NotAsked(msgspec.Struct, frozen=True):
     """provisioner: the one that is asked, "" for none."""
 
     provisioner: str
@@ -46,8 +45,7 @@ class WaitsForNode:
     pass
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class OfAnotherNode:
+class OfAnotherNode(msgspec.Struct, frozen=True):
     node_name: str
 
     def __str__(self) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 
+import msgspec
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from mooring.api.core import (
@@ -207,7 +207,7 @@ class ClaimReconciler:
 
     def _done(self, uid: str, because: Because) -> Result:
         """The claim has its volume, or needs none. There may be a second one."""
-        return dataclasses.replace(self._ended(uid, because), again=self._view.records.get(uid).is_unresolved)
+        return msgspec.structs.replace(self._ended(uid, because), again=self._view.records.get(uid).is_unresolved)
 
     async def _clean_up(self, attempt: Attempt, action: CleanUp, because: Because) -> Result:
         order = action.order

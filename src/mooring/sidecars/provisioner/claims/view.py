@@ -10,6 +10,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from mooring.api.core import PersistentVolumeClaim
 from mooring.api.gateway import ReferenceGrant
 from mooring.api.meta import Key, Kind
@@ -34,8 +36,7 @@ from mooring.sidecars.provisioner.model.topology import (
 # -- objects looked up for one attempt
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True):
     """One object, to be looked up."""
 
     kind: Kind[Any]
@@ -67,8 +68,7 @@ class Looked:
         return answer
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class View(CacheView):
+class View(CacheView, frozen=True, kw_only=True):
     """The caches, intents and records, live.
 
     intents: by claim uid, those whose volume may exist. records: the memory of claims.

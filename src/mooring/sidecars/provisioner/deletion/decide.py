@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from collections.abc import Mapping
 from typing import Final, TypeAlias
+
+import msgspec
 
 from mooring.api.class_migration import class_as_csi
 from mooring.api.classes import volume_class_of
@@ -56,8 +57,7 @@ def intent_closed(pv_name: str) -> Topic:
 # -- the view
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(msgspec.Struct, frozen=True):
     """The progress of a deletion that the cache may not show yet: the backend's volume is gone.
 
     uid: of the PersistentVolume. object_deleted: its deletion has been asked for, too.
@@ -67,12 +67,11 @@ class Progress:
     object_deleted: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class View(CacheView):
+class View(CacheView, frozen=True, kw_only=True):
     """The caches and the progress, live. attachments: None for drivers that don't publish."""
 
     attachments: Reader[VolumeAttachment] | None = None
-    progress: Mapping[str, Progress] = dataclasses.field(default_factory=dict)
+    progress: Mapping[str, Progress] = msgspec.field(default_factory=dict)
 
     def progress_of(self, pv: PersistentVolume) -> Progress | None:
         known = self.progress.get(pv.metadata.name)
@@ -102,25 +101,21 @@ def holds(pv: PersistentVolume) -> bool:
 # -- the decision
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(msgspec.Struct, frozen=True):
     """Add the finalizer, so that its volume is deleted before the object."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Release:
+class Release(msgspec.Struct, frozen=True):
     """Remove the finalizer."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class LoadSecret:
+class LoadSecret(msgspec.Struct, frozen=True):
     """Fetch the Secret that the call needs; without it the call is made all the same."""
 
     ref: SecretReference
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class DeleteVolume:
+class DeleteVolume(msgspec.Struct, frozen=True):
     """Call DeleteVolume. migrated: the volume is an in-tree one. lacks_class: the name of a class that is gone, and may name a secret."""
 
     handle: str
@@ -128,8 +123,7 @@ class DeleteVolume:
     lacks_class: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class DeleteObject:
+class DeleteObject(msgspec.Struct, frozen=True):
     """Ask for the PersistentVolume's deletion."""
 
 
@@ -145,8 +139,7 @@ class Obstacle(enum.Enum):
     NAMED = "another PersistentVolume names its volume"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TellObstacle:
+class TellObstacle(msgspec.Struct, frozen=True):
     """Tell users of the problem: of another obstacle at once, and of the same one seldom, whatever the problem's text."""
 
     obstacle: Obstacle

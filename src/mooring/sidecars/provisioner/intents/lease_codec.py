@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import dataclasses
 import functools
 import hashlib
 import zlib
@@ -60,8 +59,7 @@ class _Owner(msgspec.Struct, frozen=True):
 _owner_decoder: Final = msgspec.json.Decoder(_Owner)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class JournalLocation:
+class JournalLocation(msgspec.Struct, frozen=True):
     """The namespace and label of a journal. node_name: of a provisioner that serves one node, "" for one that serves all."""
 
     namespace: str
@@ -185,8 +183,7 @@ UNKNOWN: Final = b""
 """Stored in place of an entry whose write was not answered."""
 
 
-@dataclasses.dataclass(slots=True, eq=False)
-class JournalLease:
+class JournalLease(msgspec.Struct, eq=False):
     """lease: as last read or written, None before its creation. counts: page 0 was written after its creation, and says so.
 
     entries: to be stored. stored: the entries that are, or may be; `UNKNOWN` where an answer was lost. packed: bytes of each entry.
@@ -198,9 +195,9 @@ class JournalLease:
     number: int
     lease: dict[str, Any] | None = None
     counts: bool = False
-    entries: dict[str, bytes] = dataclasses.field(default_factory=dict)
-    stored: dict[str, bytes] = dataclasses.field(default_factory=dict)
-    packed: dict[str, int] = dataclasses.field(default_factory=dict)
+    entries: dict[str, bytes] = msgspec.field(default_factory=dict)
+    stored: dict[str, bytes] = msgspec.field(default_factory=dict)
+    packed: dict[str, int] = msgspec.field(default_factory=dict)
     size: int = 0
     stale: bool = False
     ours: bool = False

@@ -13,11 +13,10 @@ of the name. They are stored with the next one: a new process knows them, too.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from msgspec import structs
+import msgspec
 from prometheus_client import CollectorRegistry, Gauge
 
 from mooring.base.clock import Clock, Instant
@@ -39,8 +38,7 @@ UNKNOWN_MAX: Final = 8
 """Unknown requests of one claim; the oldest is given up."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class PendingVolume:
+class PendingVolume(msgspec.Struct, frozen=True):
     """A volume that exists. volume_id: the driver's name for it. began: when its attempt did.
 
     others: the PersistentVolumes that named the volume when the driver answered; with one that goes, it may go, too.
@@ -61,8 +59,7 @@ class PendingVolume:
         return self.order.intent.volume_name
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Rest:
+class Rest(msgspec.Struct, frozen=True):
     """A claim that the driver, or the API server, can't serve as it is. fingerprint: a change of it ends the rest; None when it is gone.
 
     heals: the topics after which it is reconciled at once.
@@ -74,8 +71,7 @@ class Rest:
     heals: frozenset[Topic] = frozenset()
 
 
-@dataclasses.dataclass(slots=True)
-class ClaimRecord:
+class ClaimRecord(msgspec.Struct):
     """state, since, unknown: of its intent, since when it is known here, and the requests whose calls ended unknown, the one first that
     is asked for next once nobody waits.
 
@@ -86,7 +82,7 @@ class ClaimRecord:
 
     state: IntentState = IntentState.ENDED
     since: Instant = 0.0
-    unknown: list[Intent] = dataclasses.field(default_factory=list)
+    unknown: list[Intent] = msgspec.field(default_factory=list)
     orphaned_at: Instant | None = None
     pending: PendingVolume | None = None
     source: Source | None = None
@@ -189,7 +185,7 @@ class IntentTracker:
         """An earlier process, or another one, has left these open."""
         for uid, intent in intents.items():
             for former in intent.unknown_requests:
-                self._add_unknown(structs.replace(former, unattended=intent.unattended))
+                self._add_unknown(msgspec.structs.replace(former, unattended=intent.unattended))
             self._add_unknown(intent)
             self._happened(uid, IntentEvent.FOUND)
             self._uid_of.setdefault(intent.volume_name, uid)
@@ -220,7 +216,7 @@ class IntentTracker:
     def _add_unknown(self, intent: Intent) -> None:
         unknown = self._records.of(intent.uid).unknown
         if not _is_among(unknown, intent):
-            unknown.append(structs.replace(intent, unknown_requests=()))
+            unknown.append(msgspec.structs.replace(intent, unknown_requests=()))
         if len(unknown) > UNKNOWN_MAX:
             log.error(
                 "so many requests of one claim ended unknown that the oldest is given up", PersistentVolume=unknown.pop(0).volume_name
@@ -244,7 +240,7 @@ class IntentTracker:
         if intent is None or not unknown:
             await self.close(uid, IntentEvent.STORED)
             return
-        self._keep(uid, [structs.replace(one, stored_handle=handle) for one in unknown])
+        self._keep(uid, [msgspec.structs.replace(one, stored_handle=handle) for one in unknown])
         await self._write_again(self._records.get(uid).unknown[-1])
         self._bus.tell(topics.INTENT_CLOSED, intent.volume_name)
 
@@ -258,13 +254,13 @@ class IntentTracker:
         """The volume that the claim had is deleted: one of its handle would be another one. Raises ApiError."""
         intent = self._intents.open().get(uid)
         if intent is not None and intent.stored_handle:
-            unknown = [structs.replace(one, stored_handle="") for one in self._records.get(uid).unknown]
+            unknown = [msgspec.structs.replace(one, stored_handle="") for one in self._records.get(uid).unknown]
             self._records.of(uid).unknown = unknown
-            await self._intents.begin(self._with_unknown(structs.replace(intent, stored_handle="")))
+            await self._intents.begin(self._with_unknown(msgspec.structs.replace(intent, stored_handle="")))
 
     async def condemn(self, intent: Intent, handle: str) -> None:
         """The volume that it has made is about to be deleted, and is not asked for any more. Raises ApiError."""
-        await self._intents.begin(self._with_unknown(structs.replace(intent, dying_handle=handle)))
+        await self._intents.begin(self._with_unknown(msgspec.structs.replace(intent, dying_handle=handle)))
 
     def _keep(self, uid: str, unknown: list[Intent]) -> None:
         self._records.of(uid).unknown = unknown
@@ -292,7 +288,7 @@ class IntentTracker:
     def _with_unknown(self, intent: Intent) -> Intent:
         """As it is stored, so that a new process knows the former requests."""
         others = (one for one in self._records.get(intent.uid).unknown if not is_same_call(one, intent))
-        return structs.replace(intent, unknown_requests=tuple(others))
+        return msgspec.structs.replace(intent, unknown_requests=tuple(others))
 
 
 def still_unknown(unknown: list[Intent], answered: Intent, *, proves_absent: bool) -> list[Intent]:

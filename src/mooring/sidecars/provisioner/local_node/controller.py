@@ -6,8 +6,9 @@ the first. Waiting costs a timer, not a worker; external-provisioner sleeps in a
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
+
+import msgspec
 
 from mooring.api.core import PersistentVolumeClaim
 from mooring.api.storage import StorageClass
@@ -31,8 +32,7 @@ log = logger(__name__)
 WORKERS_MAX: Final = 10
 
 
-@dataclasses.dataclass(slots=True)
-class Race:
+class Race(msgspec.Struct):
     """lost: how often another node was quicker to write. lacks_room: at the last answer of the driver."""
 
     lost: int = 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TypeAlias
 
 import msgspec
@@ -23,15 +22,13 @@ from mooring.sidecars.provisioner.model.outcomes import AttemptFailed
 from mooring.sidecars.provisioner.model.topology import TopologyError
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class LookUp:
+class LookUp(msgspec.Struct, frozen=True):
     """Look up this object, then decide again."""
 
     wanted: Wanted
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class AskForRoom:
+class AskForRoom(msgspec.Struct, frozen=True):
     """Send these requests to the driver until an answer is enough, then decide again."""
 
     needed_bytes: int
@@ -41,15 +38,13 @@ class AskForRoom:
         return answer.available_capacity >= self.needed_bytes
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class BecomeOwner:
+class BecomeOwner(msgspec.Struct, frozen=True):
     """Write the node into the claim."""
 
     claim: PersistentVolumeClaim
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class AwaitRoom:
+class AwaitRoom(msgspec.Struct, frozen=True):
     """Remember that there is no room: it is tried again when a volume is deleted here."""
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
+
+import msgspec
 
 from mooring.api.classes import class_of
 from mooring.api.core import (
@@ -32,8 +33,7 @@ SNAPSHOT_KIND: Final = "VolumeSnapshot"
 CLAIM_KIND: Final = "PersistentVolumeClaim"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Source:
+class Source(msgspec.Struct, frozen=True):
     """The source of a volume's data. group: "" for the core group, and for none."""
 
     kind: str
@@ -228,8 +228,7 @@ def is_provisioned_by(driver: DriverCapabilities, pv: PersistentVolume) -> bool:
     return pv.spec.csi.driver == driver.name if pv.spec.csi is not None else migrated
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class CacheView:
+class CacheView(msgspec.Struct, frozen=True, kw_only=True):
     """The caches that several judgements read, live. node_name: the one node that this instance serves; "" for all."""
 
     driver: DriverCapabilities
@@ -237,7 +236,7 @@ class CacheView:
     volumes: Reader[PersistentVolume]
     classes: Reader[StorageClass]
     nodes: Reader[Node]
-    rules: Rules = dataclasses.field(default_factory=Rules)
+    rules: Rules = msgspec.field(default_factory=Rules)
     node_name: str = ""
 
     @property

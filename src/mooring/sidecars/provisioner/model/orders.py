@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+import msgspec
 from google.protobuf import json_format
 
 from mooring.api.core import PersistentVolumeClaim
@@ -61,8 +61,7 @@ def content_source(source: Source, handle: str) -> csi.VolumeContentSource:
     return csi.VolumeContentSource(volume=csi.VolumeContentSource.VolumeSource(volume_id=handle))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Order:
+class Order(msgspec.Struct, frozen=True):
     """A volume to be created: the intent, and its request without the secret's values and without places.
 
     where: the places, None where the driver is told of none. source: of the volume's data, to be held.
@@ -158,8 +157,7 @@ SHOWN_MAX: Final = 10
 """Places of a request that an error names."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Unusable:
+class Unusable(msgspec.Struct, frozen=True):
     """The volume does not match the request. volume_id: to be deleted, "" when the driver named none."""
 
     failure: Failure

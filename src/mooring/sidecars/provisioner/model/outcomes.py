@@ -5,9 +5,10 @@ Source: external-provisioner's states of provisioning; the table of gRPC codes i
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from typing import Final
+
+import msgspec
 
 from mooring.base.errors import MooringError
 from mooring.control.topics import Topic
@@ -42,8 +43,7 @@ class Save(enum.Enum):
     TAKEN = "taken"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True):
     """error: for the event. infeasible: it would fail again unchanged. heals: the topics after which it is tried again at once.
 
     from_driver: the driver's return may heal it, too. proves_absent: whatever calls with this very request have made is gone, or is

@@ -10,12 +10,13 @@ volumes are asked for by the keys of the former version, or there is no node tha
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from mooring.api.core import (
     Node,
@@ -87,8 +88,7 @@ class Places:
         return b"".join((self._requisite, *self._preferred[start:], *self._preferred[:start]))
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Requirements:
+class Requirements(msgspec.Struct, frozen=True, eq=False):
     """The places that the volume must be reachable from; never empty. start: of the preferred one; the others follow, in a circle."""
 
     places: Places
@@ -111,8 +111,7 @@ class Requirements:
         return csi.TopologyRequirement.FromString(self.places.encoded(self.start))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SelectedNode:
+class SelectedNode(msgspec.Struct, frozen=True):
     """The selected node. keys: the driver's topology keys there; labels: the node's, {} when the node is unknown."""
 
     node_name: str

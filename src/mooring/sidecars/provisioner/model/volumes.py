@@ -6,7 +6,6 @@ All other parameters pass through untouched, the old spellings of ours too. Temp
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from collections.abc import Mapping
 from decimal import Decimal
@@ -54,8 +53,7 @@ class SecretKind(enum.Enum):
 _KNOWN: Final = frozenset({FS_TYPE}.union(*(kind.keys for kind in SecretKind)))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TemplateValues:
+class TemplateValues(msgspec.Struct, frozen=True):
     """The values that templates may name. claim_annotations, claim_name: None where the claim is not known (deletion)."""
 
     pv_name: str

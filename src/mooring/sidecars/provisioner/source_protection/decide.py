@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
+
+import msgspec
 
 from mooring.api.meta import finalizers_of, is_deleting
 from mooring.api.snapshot import VolumeSnapshot
@@ -18,22 +19,19 @@ from mooring.sidecars.provisioner.source_protection.view import Origin, View
 NOTHING_KNOWN: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class NoteUnused:
+class NoteUnused(msgspec.Struct, frozen=True):
     """Remember since when nobody needs a finalizer of unknown origin. A decision without this note forgets it."""
 
     since: Instant
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class LookUp:
+class LookUp(msgspec.Struct, frozen=True):
     """Read the driver of a content from the API server; then decide again."""
 
     content_name: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TakeOff:
+class TakeOff(msgspec.Struct, frozen=True):
     """Remove the finalizer."""
 
 

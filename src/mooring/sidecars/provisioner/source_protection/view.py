@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import operator
 from collections.abc import Callable, Collection, Mapping, Set
 from typing import NamedTuple
+
+import msgspec
 
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, key_of
@@ -50,8 +51,7 @@ def origins_of(claim: PersistentVolumeClaim) -> tuple[Origin, ...]:
     return tuple(origin for origin in found if origin.kind in (SNAPSHOT_KIND, CLAIM_KIND))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class View:
+class View(msgspec.Struct, frozen=True):
     """The caches and the memory of source protection, live.
 
     is_due: whether a volume is to be made for a claim now.

@@ -18,8 +18,9 @@ Source: external-resizer 2.2, pkg/util/errors.go. Differs from it: an answer tha
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
+
+import msgspec
 
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim, SecretReference
 from mooring.api.meta import Key, annotation, key_of
@@ -45,13 +46,11 @@ PODS_S_MAX: Final = 10.0
 FAILED_PRECONDITION: Final = "FailedPrecondition"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class DropPreResize:
+class DropPreResize(msgspec.Struct, frozen=True):
     """Remove the annotation with the size before from the PersistentVolume: the node has done its part."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(msgspec.Struct, frozen=True):
     """Save on the claim that the driver is about to be asked for this size. anew: it was another one before, or infeasible.
 
     keeps_error: the driver's last error is why it is not asked yet, and whoever comes after a restart is to know.
@@ -62,8 +61,7 @@ class Mark:
     keeps_error: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Expand:
+class Expand(msgspec.Struct, frozen=True):
     """Call ControllerExpandVolume, and save the answer."""
 
     order: ExpandOrder
@@ -75,8 +73,7 @@ class Expand:
         return self.size
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ExpandOnNode:
+class ExpandOnNode(msgspec.Struct, frozen=True):
     """Hand over to the node without a call."""
 
     size: str
@@ -113,7 +110,7 @@ def decide_expansion(view: View, key: Key, now: Instant) -> Decision[Action]:
     if size is None:
         return Decision(why.NodesTurn(str(sizes.volume)), drop)
     decision = _decide_size(view, claim, pv, sizes, size, now)
-    return dataclasses.replace(decision, actions=(*drop, *decision.actions))
+    return msgspec.structs.replace(decision, actions=(*drop, *decision.actions))
 
 
 def _stuck(problem: Problem, pv: PersistentVolume) -> Decision[Action]:
@@ -247,16 +244,14 @@ TOO_SMALL: Final = "CapacityTooSmall"
 """In place of a code: the driver said OK, with a size that is none."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Expanded:
+class Expanded(msgspec.Struct, frozen=True):
     """The driver's answer."""
 
     size_bytes: int
     node_required: bool
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class After:
+class After(msgspec.Struct, frozen=True):
     """size: what the volume has now, "" after a failure. on_node: the node has its part to do still.
 
     error: the failure's text; reason: its code's Go name. is_final: the driver is not at work.

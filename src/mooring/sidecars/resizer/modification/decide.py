@@ -16,8 +16,9 @@ Source: external-resizer 2.2, pkg/modifycontroller/modify_volume.go.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
+
+import msgspec
 
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key
@@ -35,25 +36,21 @@ from mooring.sidecars.resizer.view import View, is_true
 from mooring.wire.grpc.codes import Code, go_name
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(msgspec.Struct, frozen=True):
     """Save that nothing is being modified any more."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class MarkPending:
+class MarkPending(msgspec.Struct, frozen=True):
     """Save that the wanted class is missing, or is another driver's."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(msgspec.Struct, frozen=True):
     """Save that the driver is about to be asked for this class."""
 
     class_name: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Modify:
+class Modify(msgspec.Struct, frozen=True):
     """Call ControllerModifyVolume, and save the answer."""
 
     order: ModifyOrder
@@ -167,8 +164,7 @@ INFEASIBLE: Final = frozenset({Code.INVALID_ARGUMENT})
 INFEASIBLE_REASONS: Final = frozenset(map(go_name, INFEASIBLE))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(msgspec.Struct, frozen=True):
     """reason: the code's Go name. message: the driver's. told: the event's text. condition: the message of ModifyingVolume.
 
     is_infeasible: the same request will fail again.
