@@ -97,7 +97,7 @@ class Night:
         environment = {**os.environ, "PATH": path, "KUBECONFIG": str(self.kubeconfig)}
         return subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60, check=False, env=environment)
 
-    def is_healed(self, object_: str, *flags: str) -> None:
+    def is_healed(self, object_: str, *flags: str, within_s: float = START_S_MAX) -> None:
         """Nothing is in the way of the object any more, or only what no plane without a kubelet can do: the mount."""
 
         def healed() -> bool:
@@ -105,7 +105,7 @@ class Night:
             assert code == 0 or found.get("blockedAt") == "mount", json.dumps(found, indent=1)
             return True
 
-        eventually(healed, START_S_MAX, f"{object_} is well", every_s=0.3)
+        eventually(healed, within_s, f"{object_} is well", every_s=0.3)
 
     def logs(self) -> str:
         return "\n".join(f"-- {name}\n{part.log_tail(15)}" for name, part in self.parts.items())

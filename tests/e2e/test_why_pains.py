@@ -21,6 +21,9 @@ from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.long, pytest.mark.real]
 
+GO_ATTACHES_S_MAX: Final = 200.0
+"""kube-controller-manager doubles its wait after each attach that failed, up to two minutes, and csi-attacher its own before."""
+
 
 def wanted_again(night: Night) -> None:
     """On the node that it is being detached from, which the driver refuses."""
@@ -35,7 +38,7 @@ def wanted_again(night: Night) -> None:
     link = night.names("pod/comes", lambda one: "the array is busy" in one["error"])
     assert ("Internal", "driver") == (link["code"], link["mover"]), link
     driver.heal("controller_unpublish_volume")
-    night.is_healed("pod/comes")
+    night.is_healed("pod/comes", within_s=GO_ATTACHES_S_MAX)
     night.kubectl("delete", "pod", "comes", "--grace-period=0", "--force")
 
 

@@ -267,7 +267,7 @@ async def life_of_a_broken_driver(tmp_path: Path, *flags: str) -> str:
         for _ in range(3):
             await driver.create_volume(csi.CreateVolumeRequest(name="a", volume_capabilities=[a_capability()]), Call(20))
         with pytest.raises(DriverError):
-            await driver.create_volume(csi.CreateVolumeRequest(name="slow", volume_capabilities=[a_capability()]), Call(2))
+            await driver.create_volume(csi.CreateVolumeRequest(name="slow", volume_capabilities=[a_capability()]), Call(5))
         target = tmp_path / "target"
         target.mkdir()
         publish = csi.NodePublishVolumeRequest(volume_id="v", target_path=str(target), volume_capability=a_capability())
