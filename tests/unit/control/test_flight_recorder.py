@@ -27,7 +27,7 @@ from mooring.control.caches import Caches
 from mooring.control.controller import Controller
 from mooring.control.decision import Deciding, Decision
 from mooring.control.flight.driver import RecordedDriver
-from mooring.control.flight.entries import EVENT, error_of, fault_of
+from mooring.control.flight.entries import ANSWER, EVENT, error_of, fault_of
 from mooring.control.flight.ports import RecordedCluster, RecordedWork, recorded
 from mooring.control.flight.recorder import Recorder
 from mooring.control.flight.shown import shown
@@ -353,3 +353,15 @@ async def test_in_a_large_cluster_the_base_alone_makes_no_turn(monkeypatch: pyte
         recorder.wall(float(number))
     assert 1 <= len(bases) <= 1000 * 300 / 20_000
     assert len(list(recorder.ring.segments())) == 2
+
+
+async def test_a_list_is_kept_as_a_replay_reads_it() -> None:
+    """A page is a struct, as its objects are, and is kept in another form."""
+    world = ClusterWorld()
+    await world.create(a_va("va-0", "pv", "node"))
+    recorder = Recorder(world.clock)
+    page = await RecordedCluster(world.cluster, recorder).list(VOLUME_ATTACHMENTS)
+    (kept,) = [note[5] for segment in recorder.ring.segments() for note in segment.notes if note[0] == ANSWER]
+    read = msgspec.json.decode(kept)
+    assert {"items", "rv", "token", "unread"} == set(read)
+    assert (page.resource_version, "va-0") == (read["rv"], read["items"][0]["metadata"]["name"])
