@@ -456,15 +456,20 @@ def is_dataclass(record: ast.ClassDef) -> bool:
     return any("dataclass(" in ast.unparse(way) for way in record.decorator_list)
 
 
+def _fields_made(record: ast.ClassDef) -> list[ast.Call]:
+    """The calls of `dataclasses.field` in it."""
+    values = [row.value for row in record.body if isinstance(row, ast.AnnAssign)]
+    return [one for one in values if isinstance(one, ast.Call) and ast.unparse(one.func) == "dataclasses.field"]
+
+
 def needs_a_dataclass(record: ast.ClassDef) -> bool:
     """It has flags, a field that is hidden, or of its own in another way; or it remembers what it has computed."""
-    for row in record.body:
-        value = row.value if isinstance(row, ast.AnnAssign) else None
-        if _is_said(row) or (isinstance(value, ast.Call) and {one.arg for one in value.keywords} - {"default_factory"}):
-            return True
-        if isinstance(row, ast.FunctionDef) and any(ast.unparse(one).endswith("cached_property") for one in row.decorator_list):
-            return True
-    return False
+    functions = [row for row in record.body if isinstance(row, ast.FunctionDef)]
+    return (
+        any(map(_is_said, record.body))
+        or any({one.arg for one in made.keywords} - {"default_factory"} for made in _fields_made(record))
+        or any(ast.unparse(way).endswith("cached_property") for one in functions for way in one.decorator_list)
+    )
 
 
 def test_a_record_is_a_struct() -> None:
@@ -474,11 +479,15 @@ def test_a_record_is_a_struct() -> None:
         for path in SOURCES
         if in_rooms_of_structs(path)
         for one in ast.walk(parsed(path))
-        if isinstance(one, ast.ClassDef)
-        and any("dataclass(" in ast.unparse(way) for way in one.decorator_list)
-        and not needs_a_dataclass(one)
+        if isinstance(one, ast.ClassDef) and is_dataclass(one) and not needs_a_dataclass(one)
     }
     assert set(OWN_DATACLASSES.items()) == found
+
+
+def test_the_fields_of_a_struct_are_its_own() -> None:
+    """To a struct what `dataclasses.field` makes is a default like any other, and no type checker sees it."""
+    classes = [(below_src(path), one) for path in SOURCES for one in ast.walk(parsed(path)) if isinstance(one, ast.ClassDef)]
+    assert [] == [(path, one.name) for path, one in classes if not is_dataclass(one) and _fields_made(one)]
 
 
 # -- options

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Final
@@ -24,7 +23,7 @@ class Rules(msgspec.Struct, frozen=True):
     """When a detach is forced: the options, and what StorageClasses say. Before a volume's class has been read nothing of it is forced."""
 
     options: AttachDetachOptions
-    class_waits: Mapping[str, tuple[float | None, Instant]] = dataclasses.field(default_factory=dict)
+    class_waits: Mapping[str, tuple[float | None, Instant]] = msgspec.field(default_factory=dict)
 
     def needs_class(self, volume: Volume) -> bool:
         """True when what the volume's StorageClasses say makes a difference."""

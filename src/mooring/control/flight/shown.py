@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import Any, Final
+from typing import Any
 
 import msgspec
-
-_NONE: Final = object()
-"""In the place of a default, where there is none."""
 
 
 def shown(value: Any) -> str:
@@ -32,9 +29,8 @@ def shown(value: Any) -> str:
     if isinstance(value, msgspec.Struct):
         first = len(value.__struct_fields__) - len(value.__struct_defaults__)
         defaults = dict(zip(value.__struct_fields__[first:], value.__struct_defaults__, strict=True))
-        return _record(
-            value, [name for name in value.__struct_fields__ if not _is_default(defaults.get(name, _NONE), getattr(value, name))]
-        )
+        names = value.__struct_fields__
+        return _record(value, [name for name in names if not _is_default(defaults.get(name, msgspec.NODEFAULT), getattr(value, name))])
     if isinstance(value, Exception):
         return f"{type(value).__name__}({str(value)!r})"
     return type(value).__name__

@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 from typing import Any, Final
 
-from msgspec import structs
+import msgspec
 
 from mooring.api.coordination import LEASES
 from mooring.api.core import NODES
@@ -158,7 +158,7 @@ class JournalEntries:
             log.error("an intent can't be read: it is kept, and its claim waits for the version that wrote it", uid=uid, why=str(error))
         else:
             self.later.discard(uid)
-            self.found[uid] = structs.replace(intent, unattended=intent.unattended or is_unattended)
+            self.found[uid] = msgspec.structs.replace(intent, unattended=intent.unattended or is_unattended)
             text = text if self.found[uid] == intent else lease_codec.encoded(self.found[uid])
         page.put(uid, text)
 
