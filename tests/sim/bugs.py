@@ -6,10 +6,11 @@ By name: how to plant it, and the invariants one of which must find it.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 from unittest import mock
+
+import msgspec
 
 from mooring.control.call_slots import CallSlots
 from mooring.control.decision import Decision, Failed
@@ -44,7 +45,7 @@ def _reordered(first: type[Any], second: type[Any]) -> Callable[[], contextlib.A
 
     def decided(view: Any, name: str) -> Decision[Action]:
         decision = decide.decide_attachment(view, name)
-        return dataclasses.replace(decision, actions=tuple(sorted(decision.actions, key=rank)))
+        return msgspec.structs.replace(decision, actions=tuple(sorted(decision.actions, key=rank)))
 
     return lambda: mock.patch.object(controller, "decide_attachment", decided)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 
+import msgspec
 import pytest
 
 from mooring.sidecars.attacher import decide
@@ -111,7 +111,7 @@ def test_a_controller_that_decides_otherwise_departs_from_the_record(monkeypatch
 
     def otherwise(view, name):
         found = real(view, name)
-        return dataclasses.replace(found, actions=found.actions[:-1]) if len(found.actions) > 1 else found
+        return msgspec.structs.replace(found, actions=found.actions[:-1]) if len(found.actions) > 1 else found
 
     monkeypatch.setattr("mooring.sidecars.attacher.controller.decide_attachment", otherwise)
     departures = [found.departure for one in recordings.ended() if (found := one.again()).departure]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 from unittest import mock
@@ -141,7 +140,7 @@ def _sizes_need_no_step() -> contextlib.AbstractContextManager[Any]:
         is_same = sizes.allocated is not None and sizes.allocated.value == size.value
         if sizes.step or not is_same or not view.options.recover or view.was_infeasible(claim, expansion_decide.INFEASIBLE_REASONS):
             return marks
-        return tuple(dataclasses.replace(one, anew=False) for one in marks)
+        return tuple(msgspec.structs.replace(one, anew=False) for one in marks)
 
     return mock.patch.object(expansion_decide, "_mark", unmarked)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 from unittest import mock
+
+import msgspec
 
 from mooring.base.backoff import BackOff
 from mooring.control.decision import Decision
@@ -36,7 +37,7 @@ def _with_facts(**changes: Any) -> Planted:
     """Decisions are made on other facts than are known."""
 
     def decided(state: VolumeState, facts: Facts) -> Decision[Action]:
-        return decide_volume(state, dataclasses.replace(facts, **changes))
+        return decide_volume(state, msgspec.structs.replace(facts, **changes))
 
     return mock.patch.object(controller, "decide_volume", decided)
 
@@ -100,7 +101,7 @@ def _devices_go_before_pods() -> Planted:
         do = do_of(decision)
         is_going = do is not None and do.step is Step.UNPUBLISH and not facts.wanted
         is_last = is_going and state.device is Stand.DONE and state.device_failure is None
-        return dataclasses.replace(decision, actions=(Do(Step.UNSTAGE),)) if is_last else decision
+        return msgspec.structs.replace(decision, actions=(Do(Step.UNSTAGE),)) if is_last else decision
 
     looks = (
         mock.patch.object(VolumeFiles, "foreign_references", return_value=()),

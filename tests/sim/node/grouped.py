@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 from unittest import mock
+
+import msgspec
 
 from mooring.node.volumes.decide import Do
 from mooring.node.volumes.state.actual import Stand, VolumeState
@@ -33,7 +34,7 @@ def _no_group_is_set() -> Planted:
 
 def _readers_set_groups() -> Planted:
     """A volume gets the group of a pod that only reads it, too."""
-    return _patched(lambda volume, use, policy, able: sets_group(volume, dataclasses.replace(use, read_only=False), policy, able))
+    return _patched(lambda volume, use, policy, able: sets_group(volume, msgspec.structs.replace(use, read_only=False), policy, able))
 
 
 def _drivers_are_not_trusted() -> Planted:

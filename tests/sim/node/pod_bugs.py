@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any, Final
 from unittest import mock
+
+import msgspec
 
 from mooring.api.meta import Object, finalizers_of, is_deleting, key_of
 from mooring.api.pods import PODS, Pod
@@ -90,7 +91,7 @@ def _failed_pods_are_forgotten() -> Planted:
     def decided(state: VolumeState, facts: Facts) -> Decision[Action]:
         decision = decide_volume(state, facts)
         is_settled = do_of(decision) is None and facts.wanted
-        return dataclasses.replace(decision, after_s=None) if is_settled else decision
+        return msgspec.structs.replace(decision, after_s=None) if is_settled else decision
 
     return mock.patch.object(controller, "decide_volume", decided)
 

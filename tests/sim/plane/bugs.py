@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 from unittest import mock
+
+import msgspec
 
 from mooring.base.clock import Instant
 from mooring.cluster.attachdetach import assemble, decide, decide_report, multi_attach, reconcile, release, reports, view
@@ -46,7 +47,7 @@ def _with_places(change: Callable[[Place], Place]) -> Planted:
 
     def decided(volume: Volume, rules: Rules, now: Instant) -> d.Decision:
         places = {node: change(place) for node, place in volume.places.items()}
-        return decide.decide_volume(dataclasses.replace(volume, places=places), rules, now)
+        return decide.decide_volume(msgspec.structs.replace(volume, places=places), rules, now)
 
     return mock.patch.object(reconcile, "decide_volume", decided)
 
@@ -59,7 +60,7 @@ def _mounts_are_not_checked() -> Planted:
 def _reports_are_not_awaited() -> Planted:
     """An attachment is deleted while its Node still lists it."""
     return _with_places(
-        lambda place: dataclasses.replace(place, reported=False, node_record=NodeRecord(checked_at=place.node_record.checked_at))
+        lambda place: msgspec.structs.replace(place, reported=False, node_record=NodeRecord(checked_at=place.node_record.checked_at))
     )
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 from unittest import mock
+
+import msgspec
 
 from mooring.api.meta import Object
 from mooring.api.pods import PODS, Pod
@@ -112,7 +113,7 @@ def _failures_are_successes() -> Planted:
     def counted(job: Job, pods: Collection[Pod], going: Collection[str]) -> Tally:
         tally = count(job, pods, going)
         both = (*(tally.uncounted.succeeded or ()), *(tally.uncounted.failed or ()))
-        return dataclasses.replace(tally, uncounted=type(tally.uncounted)(both or None, None))
+        return msgspec.structs.replace(tally, uncounted=type(tally.uncounted)(both or None, None))
 
     return mock.patch.object(job_reconcile, "count", counted)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import AsyncGenerator
 from typing import Any, Final, TypeVar
+
+import msgspec
 
 from mooring.api.meta import Kind
 from mooring.kube.cluster import EVERYTHING, Cluster, Request, Selection, Verb, WatchEvent
@@ -29,7 +30,7 @@ class DirectedCluster(Cluster):
         if request.writes and request.kind.plural not in UNCOUNTED:
             return await director.written(process, request, lambda: self._cluster.ask(request))
         if request.verb is Verb.LIST and (version := director.version_for(process, request)):
-            request = dataclasses.replace(request, resource_version=str(version), limit=request.limit or PAGE)
+            request = msgspec.structs.replace(request, resource_version=str(version), limit=request.limit or PAGE)
         return await self._cluster.ask(request)
 
     async def watch(

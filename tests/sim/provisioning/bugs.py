@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from unittest import mock
+
+import msgspec
 
 from mooring.csi.errors import DriverError
 from mooring.sidecars.provisioner import environment
@@ -86,7 +87,7 @@ def _judgements_rule_out() -> contextlib.AbstractContextManager[Any]:
     of_call = outcomes.of_call
 
     def judged(error: DriverError, **asked: Any) -> Failure:
-        return dataclasses.replace(of_call(error, **asked), proves_absent=error.code in (Code.INVALID_ARGUMENT, Code.ALREADY_EXISTS))
+        return msgspec.structs.replace(of_call(error, **asked), proves_absent=error.code in (Code.INVALID_ARGUMENT, Code.ALREADY_EXISTS))
 
     return mock.patch.object(outcomes, "of_call", judged)
 

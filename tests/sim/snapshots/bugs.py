@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 from unittest import mock
@@ -47,7 +46,7 @@ def _timeouts_are_final() -> contextlib.AbstractContextManager[Any]:
         found, going = after_refused(content, order, error, is_first=is_first), is_given_up(content)
         if row_of(content) is GROUPS:
             return found
-        return dataclasses.replace(found, unmarks=True, again=going, failure=None if going else found.failure)
+        return msgspec.structs.replace(found, unmarks=True, again=going, failure=None if going else found.failure)
 
     return mock.patch.object(reconcile, "after_refused", refused)
 

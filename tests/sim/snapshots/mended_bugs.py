@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 from unittest import mock
@@ -193,7 +192,7 @@ def _deletions_without_secret_are_silent() -> contextlib.AbstractContextManager[
     def quiet(view: Any, content: Any, now: float) -> Any:
         found = decided(view, content, now)
         loud = "SnapshotDeletedWithoutSecret"
-        return dataclasses.replace(found, actions=tuple(one for one in found.actions if getattr(one, "reason", "") != loud))
+        return msgspec.structs.replace(found, actions=tuple(one for one in found.actions if getattr(one, "reason", "") != loud))
 
     return mock.patch.object(decide, "decide_deletion", quiet)
 

@@ -10,6 +10,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any, Final
 from unittest import mock
 
+import msgspec
 from msgspec import structs
 
 from mooring.cluster.attachdetach import assemble
@@ -148,7 +149,7 @@ def _vanished_places_stay() -> contextlib.AbstractContextManager[Any]:
     wanted = capacity_view.View.wanted
 
     def everywhere(self: Any, item: Any) -> Any:
-        return wanted(dataclasses.replace(self, has_segment=lambda segment: True), item)
+        return wanted(msgspec.structs.replace(self, has_segment=lambda segment: True), item)
 
     return mock.patch.object(capacity_view.View, "wanted", everywhere)
 
@@ -178,7 +179,7 @@ def _failures_count_twice() -> contextlib.AbstractContextManager[Any]:
     def twice(job: Any, pods: Any, going: Any) -> Any:
         tally = count(job, pods, going)
         uncounted = structs.replace(tally.uncounted, failed=(tally.uncounted.failed or ()) * 2 or None)
-        return dataclasses.replace(tally, uncounted=uncounted)
+        return msgspec.structs.replace(tally, uncounted=uncounted)
 
     return mock.patch.object(jobs, "count", twice)
 

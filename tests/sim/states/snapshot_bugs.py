@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 from unittest import mock
+
+import msgspec
 
 from mooring.cluster.snapshots import decide as snapshot_decide
 from mooring.cluster.snapshots import decide_deletion, decide_protection, members
@@ -96,7 +97,7 @@ def _groups_are_made_again() -> Planted:
         decision = decide(view, content, now)
         if row_of(content) is not GROUPS:
             return decision
-        return dataclasses.replace(decision, actions=tuple(one for one in decision.actions if not isinstance(one, Unmark)))
+        return msgspec.structs.replace(decision, actions=tuple(one for one in decision.actions if not isinstance(one, Unmark)))
 
     return both(mock.patch.object(snapshotter_decide, "decide_deletion", marked), SNAPSHOTS["deletions-remembered"].plant())
 

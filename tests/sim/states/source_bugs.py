@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 from unittest import mock
 
+import msgspec
 from msgspec import structs
 
 from mooring.api.core import PersistentVolumeClaim
@@ -61,7 +61,7 @@ def _namespaces_of_sources_are_not_read() -> Planted:
 
     def taken(claim: PersistentVolumeClaim) -> Source | None:
         source = source_of(claim)
-        return None if source is None else dataclasses.replace(source, namespace=claim.metadata.namespace)
+        return None if source is None else msgspec.structs.replace(source, namespace=claim.metadata.namespace)
 
     return both(mock.patch.object(cached, "source_of", taken), mock.patch.object(prepare, "source_of", taken))
 

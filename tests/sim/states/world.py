@@ -170,7 +170,7 @@ class _Line(Cluster):
         world.deeds.append(deed)
         await world.clock.sleep(0)
         if request.verb is Verb.LIST and request.limit > self._page_max:
-            request = dataclasses.replace(request, limit=self._page_max)
+            request = msgspec.structs.replace(request, limit=self._page_max)
         version, world.writing = world.store.version, True
         try:
             return await self._cluster.ask(request)
