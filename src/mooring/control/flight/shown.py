@@ -29,8 +29,8 @@ def shown(value: Any) -> str:
     if isinstance(value, msgspec.Struct):
         first = len(value.__struct_fields__) - len(value.__struct_defaults__)
         defaults = dict(zip(value.__struct_fields__[first:], value.__struct_defaults__, strict=True))
-        names = value.__struct_fields__
-        return _record(value, [name for name in names if not _is_default(defaults.get(name, msgspec.NODEFAULT), getattr(value, name))])
+        pairs = [(name, defaults.get(name, msgspec.NODEFAULT)) for name in value.__struct_fields__]
+        return _record(value, [name for name, default in pairs if not _is_default(default, getattr(value, name))])
     if isinstance(value, Exception):
         return f"{type(value).__name__}({str(value)!r})"
     return type(value).__name__
