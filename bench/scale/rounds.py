@@ -86,9 +86,11 @@ class Rounds:
 
     async def _leader_change(self, contender: str, load: ScaleLoad, how: signal.Signals) -> float:
         with replicas(contender, "csi-attacher", self._plane, self._driver, f"leaders-{self._number}-{how.name}") as attachers:
-            leader = attachers.start()
+            began, leader = time.monotonic(), attachers.start()
             await load.attach()
+            filled_s = time.monotonic() - began
             attachers.start()
+            await asyncio.sleep(filled_s)  # a list of a large cluster takes as much of a processor all the time, as rest does
             await _settled(attachers.processes, load.size.patience_s)
             leader.send(how)
             load.took_s.clear()
