@@ -443,6 +443,26 @@ async def test_a_burst_of_events_lets_others_have_their_turn():
         assert turns >= 10
 
 
+async def test_a_page_lets_others_have_their_turn():
+    cluster = a_cluster(*(f"pv{number:03}" for number in range(2 * YIELD_EVERY + 1)))
+    record, parts = Record(), list[int]()
+
+    async def count() -> None:
+        while not record.lists:
+            parts.append(len(record._names))
+            await asyncio.sleep(0)
+
+    reflector = Reflector(cluster, PVS, record, clock=LoopClock(), randomness=Random(1))
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(reflector.run()), group.create_task(count())]
+        await asyncio.sleep(1)
+        for task in tasks:
+            task.cancel()
+    assert [(sorted(record._names), str(2 * YIELD_EVERY + 1))] == record.lists
+    assert {0, YIELD_EVERY, 2 * YIELD_EVERY} <= set(parts)
+    assert len(cluster.asked("list")) == 1
+
+
 async def test_what_a_sink_raises_ends_the_reflector():
     """A handler that fails is a bug of ours: hiding it would leave a cache that nobody follows."""
 
