@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from mooring.base import loops
+from mooring.base import heap, loops
 from mooring.base.errors import ConfigError
 from mooring.base.flagkinds import BOOL, DURATION, INT, STRING
 from mooring.base.flags import Parsed, UsageError, flag, parse
@@ -183,7 +183,8 @@ async def _serve(flags: ApiServerFlags) -> int:
             identity = identity_in(folder / "tls", clock.wall_s())
             path = kubeconfig_file(flags, folder)
             port = flags.port or (_last_port(path) if flags.state else 0)
-            server = ApiServer(store, identity, clock=clock, randomness=randomness, address=(LOOPBACK, port), durability=durability)
+            with heap.building():
+                server = ApiServer(store, identity, clock=clock, randomness=randomness, address=(LOOPBACK, port), durability=durability)
             await server.start()
             try:
                 server.write_kubeconfig(path)

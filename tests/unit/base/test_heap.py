@@ -57,3 +57,18 @@ def test_what_has_ended_is_freed_after_a_thaw():
 def test_free_memory_is_given_back_or_nothing_happens():
     heap.trim()
     heap.trim()
+
+
+@pytest.mark.parametrize("ran", [True, False])
+def test_what_is_built_is_left_alone_and_nothing_is_collected_meanwhile(ran: bool):
+    gc.enable() if ran else gc.disable()
+    before = gc.get_stats()[2]["collections"], gc.get_stats()[0]["collections"]
+    try:
+        with heap.building():
+            kept: list[list[object]] = [[] for _ in range(100_000)]
+            assert before == (gc.get_stats()[2]["collections"], gc.get_stats()[0]["collections"])
+            assert not gc.isenabled()
+        assert gc.get_freeze_count() >= len(kept)
+        assert gc.isenabled() == ran
+    finally:
+        gc.enable()

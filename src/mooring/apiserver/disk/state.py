@@ -50,8 +50,8 @@ async def lasting(
 ) -> AsyncGenerator[tuple[ObjectStore, Log], None]:
     """The folder's objects, saved while the block runs. careful: answers wait for the disk. Raises ConfigError, with nothing changed."""
     with held(folder):
-        store, file = _loaded(folder / NAME, careful, lambda saved: _store_of(randomness, saved, limits, event_ttl_s=event_ttl_s))
-        heap.settle()
+        with heap.building():
+            store, file = _loaded(folder / NAME, careful, lambda saved: _store_of(randomness, saved, limits, event_ttl_s=event_ttl_s))
         log = Log(store, file)
         try:
             add_system_objects(store, clock.wall_s())
