@@ -6,9 +6,9 @@
 Each reader says which fields it needs and by which indexes it looks things up; the cache keeps what all of them together need. So several
 controllers of one program cost one watch and one copy of each object.
 
-Managers that come and go on their own take a share each. A share is used as caches of one's own are: its handlers see the fields
-that it asked for, its writes are its own alone, and it waits for its own kinds. Which kinds, fields and indexes there are has to be known
-before the caches run; a share that comes later asks for some of these, and gets what is there.
+Managers that come and go on their own take a share each. A share is used as caches of one's own are: its handlers see changes of the
+fields that it asked for, its writes are its own alone, and it waits for its own kinds. Which kinds, fields and indexes there are has to be
+known before the caches run; a share that comes later asks for some of these, and gets what is there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import msgspec
 from mooring.api.meta import Kind, Object
 from mooring.control.order import ORDER
 from mooring.control.runtime import Runtime
-from mooring.control.slim import WHOLE, Keeps, Part, always, joined
+from mooring.control.slim import WHOLE, Keeps, Part, Pruner, always
 from mooring.kube.cache.informer import Informer, obstacles
 from mooring.kube.cache.store import IndexFunction
 from mooring.kube.cache.watch_metrics import WatchMetrics
@@ -44,7 +44,7 @@ class _Fields:
 
     def __init__(self) -> None:
         self.choices: list[Keeps[Any]] = []
-        self.prune: Callable[[Any], Any] = joined(self.choices)
+        self.prune: Pruner[Any] = Pruner(self.choices)
 
     def add(self, choice: Keeps[Any]) -> None:
         if choice not in self.choices:
@@ -142,8 +142,13 @@ class Caches:
 
     @property
     def has_synced(self) -> bool:
-        """True while every awaited cache follows the API server and has listed everything."""
+        """True while every awaited cache follows the API server and has listed everything, and its readers know it."""
         return all(informer.has_synced for informer in self._awaited)
+
+    @property
+    def is_filled(self) -> bool:
+        """The same, whether the readers know it or not."""
+        return all(informer.is_filled for informer in self._awaited)
 
     @property
     def obstacle(self) -> str:
@@ -203,8 +208,13 @@ class Caches:
                 order.caches(informer)
         return [group.create_task(informer.run(), name=informer.name) for informer in informers]
 
+    async def filled(self) -> None:
+        """Returns once every awaited cache is filled; its readers may not know all of it yet."""
+        for informer in self._awaited:
+            await informer.filled()
+
     async def synced(self) -> None:
-        """Returns once every awaited cache is filled."""
+        """Returns once every awaited cache is filled, and its readers know it."""
         for informer in self._awaited:
             await informer.synced()
 

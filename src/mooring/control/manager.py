@@ -115,11 +115,19 @@ class Manager:
     """The whole of a program: one object for one term of leadership.
 
     workers: controllers, and parts made of them. prepare: awaited before the controllers work, while the caches are being filled.
+    told_first: they begin when their handlers have been told of all that is there. False where the handlers do nothing but wake keys: what
+    is decided on is looked up in the caches, which are filled; a standby of a large cluster begins some seconds sooner.
     """
 
-    def __init__(self, caches: Caches, *workers: Worker, prepare: Callable[[], Awaitable[None]] | None = None) -> None:
+    def __init__(
+        self,
+        caches: Caches,
+        *workers: Worker,
+        prepare: Callable[[], Awaitable[None]] | None = None,
+        told_first: bool = True,
+    ) -> None:
         self.caches = caches
-        self._workers, self._prepare = workers, prepare
+        self._workers, self._prepare, self._told_first = workers, prepare, told_first
         self._beside: dict[str, Worker] = {}
         self._work = WorkerGroup()
 
@@ -130,8 +138,8 @@ class Manager:
 
     @property
     def has_synced(self) -> bool:
-        """True while every cache follows the API server and has listed everything."""
-        return self.caches.has_synced
+        """True while every cache follows the API server and has listed everything: once it works, until it ends."""
+        return self.caches.has_synced if self._told_first else self.caches.is_filled
 
     @property
     def obstacle(self) -> str:
@@ -159,7 +167,7 @@ class Manager:
             helpers += [group.create_task(what.run(), name=name) for name, what in self._beside.items()]
             if self._prepare is not None:
                 await self._prepare()
-            await self.caches.synced()
+            await (self.caches.synced() if self._told_first else self.caches.filled())
             _log.info(2, "caches synced")
             async with self._work.workers() as workers:
                 for number, worker in enumerate(self._workers):

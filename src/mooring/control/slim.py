@@ -20,7 +20,7 @@ import functools
 import operator
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import FunctionType
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -251,20 +251,26 @@ def always(part: Part) -> Callable[[Any], Part]:
     return lambda obj: part
 
 
-def joined(choices: Sequence[Callable[[Obj], Part | None]]) -> Callable[[Obj], Obj | None]:
-    """One pruner for all readers of a cache: an object keeps what any of them wants, and is left out when none wants it.
+class Pruner(Generic[Obj]):
+    """One for all readers of a cache: an object keeps what any of them wants, and is left out when none wants it.
 
     choices: may grow until the first object comes.
     """
 
-    def prune(obj: Obj) -> Obj | None:
-        wanted = [part for choice in choices if (part := choice(obj)) is not None]
+    def __init__(self, choices: Sequence[Callable[[Obj], Part | None]]) -> None:
+        self._choices = choices
+
+    def __call__(self, obj: Obj) -> Obj | None:
+        """The part of the object that is kept; None for nothing of it."""
+        wanted = [part for choice in self._choices if (part := choice(obj)) is not None]
         if not wanted:
             return None
         slimmed: Obj = functools.reduce(operator.or_, wanted).of(obj)
         return slimmed
 
-    return prune
+    def keeps(self, obj: Obj) -> bool:
+        """False for an object of which nothing is kept."""
+        return any(choice(obj) is not None for choice in self._choices)
 
 
 def changed(old: Object | None, new: Object | None, part: Part = WHOLE) -> bool:

@@ -122,7 +122,7 @@ async def test_a_share_that_comes_late_is_told_what_is_there_and_one_that_ends_n
         other.caches.start(group)
         assert not other.caches.has_synced
         await other.caches.synced()
-        assert [(None, "n1"), (None, "n2")] == [(change.old, change.key.name) for change in other.told]
+        assert [(None, "n2"), (None, "n1")] == [(change.old, change.key.name) for change in other.told]
         one.caches.end()
         cluster.put(NODES, "n3")
         await settled()
@@ -130,7 +130,7 @@ async def test_a_share_that_comes_late_is_told_what_is_there_and_one_that_ends_n
         again = Reader(caches)
         again.caches.start(group)
         await again.caches.synced()
-        assert ["n1", "n2", "n3"] == [change.key.name for change in again.told]
+        assert ["n3", "n2", "n1"] == [change.key.name for change in again.told], "what came last comes first"
 
 
 async def test_fields_that_nobody_asked_for_before_come_too_late() -> None:
@@ -145,8 +145,8 @@ async def test_fields_that_nobody_asked_for_before_come_too_late() -> None:
             caches.share().of(PERSISTENT_VOLUMES)
 
 
-async def test_a_share_is_told_of_the_fields_that_it_asked_for() -> None:
-    """As if it were alone: what changes for others is to it a new version alone."""
+async def test_a_share_is_told_of_changes_in_the_fields_that_it_asked_for() -> None:
+    """As if it were alone: what changes for others is to it a new version alone. What comes or goes is told as the cache has it."""
     cluster = FakeCluster()
     cluster.put(NODES, "n1", metadata={"labels": {"a": "1"}, "annotations": {"b": "1"}})
     caches = Caches(a_runtime(cluster))
@@ -155,13 +155,21 @@ async def test_a_share_is_told_of_the_fields_that_it_asked_for() -> None:
         one.caches.start(group)
         other.caches.start(group)
         await settled()
-        for reader, kept in ((one, ({"a": "1"}, None)), (other, (None, {"b": "1"}))):
-            (change,) = reader.told
-            assert change.new is not None
-            assert kept == (change.new.metadata.labels, change.new.metadata.annotations)
         found = one.nodes.store.get(Key("", "n1"))
         assert found is not None
         assert ({"a": "1"}, {"b": "1"}) == (found.metadata.labels, found.metadata.annotations)
+        assert [[found], [found]] == [[change.new for change in reader.told] for reader in (one, other)]
+        cluster.put(NODES, "n1", metadata={"annotations": {"b": "2"}})
+        await settled()
+        for reader, kept in ((one, [({"a": "1"}, None)] * 2), (other, [(None, {"b": "1"}), (None, {"b": "2"})])):
+            change = reader.told[-1]
+            assert change.old is not None
+            assert change.new is not None
+            assert kept == [(obj.metadata.labels, obj.metadata.annotations) for obj in (change.old, change.new)]
+        last = one.nodes.store.get(Key("", "n1"))
+        cluster.remove(NODES, "n1")
+        await settled()
+        assert [last, last] == [reader.told[-1].old for reader in (one, other)]
 
 
 async def test_what_one_share_leaves_out_it_is_not_told_though_another_keeps_it() -> None:

@@ -9,7 +9,7 @@ from mooring.api.core import CSIPersistentVolumeSource, PersistentVolume, Persis
 from mooring.api.meta import ObjectMeta
 from mooring.api.pods import Container, Pod, PodSpec, VolumeMount
 from mooring.api.storage import CSINode, CSINodeDriver, CSINodeSpec
-from mooring.control.slim import NAME_ONLY, WHOLE, always, changed, check, items, joined, only, slim, slimmed
+from mooring.control.slim import NAME_ONLY, WHOLE, Pruner, always, changed, check, items, only, slim, slimmed
 
 PV = PersistentVolume(
     metadata=ObjectMeta(
@@ -126,13 +126,13 @@ def test_items_of_one_test_join_and_those_of_two_keep_all():
 
 
 def test_an_object_is_left_out_when_no_reader_wants_it():
-    prune = joined((lambda pv: NAME_ONLY if pv.metadata.name == "pv" else None, lambda pv: None))
+    prune = Pruner((lambda pv: NAME_ONLY if pv.metadata.name == "pv" else None, lambda pv: None))
     assert PersistentVolume(metadata=ObjectMeta(name="pv", uid="u", resource_version="7")) == prune(PV)
     assert prune(PersistentVolume(metadata=ObjectMeta(name="other"))) is None
 
 
 def test_the_wish_of_one_reader_for_everything_wins():
-    assert joined((always(NAME_ONLY), always(WHOLE)))(PV) == PV
+    assert Pruner((always(NAME_ONLY), always(WHOLE)))(PV) == PV
 
 
 def test_a_mask_of_a_misspelt_field_is_found():

@@ -77,7 +77,7 @@ async def test_it_follows_does_nothing_and_begins_with_what_is_there(make) -> No
         assert [] == room.seen
         running = group.create_task(work.run())
         await asyncio.sleep(1)
-        assert (["before", "meanwhile"], True) == ([key.name for key in room.seen], work.has_synced)
+        assert (["meanwhile", "before"], True) == ([key.name for key in room.seen], work.has_synced), "the newest comes first"
         await room.add("later")
         await asyncio.sleep(1)
         assert "later" == room.seen[-1].name

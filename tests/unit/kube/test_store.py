@@ -38,6 +38,15 @@ def test_what_the_watch_shows_is_found(store: Store[PersistentVolume]):
     assert store.version == "2"
 
 
+def test_what_came_last_stands_last(store: Store[PersistentVolume]):
+    store.apply(pv_at("pv1", version=1))
+    store.apply(pv_at("pv2", version=2))
+    assert ["pv1", "pv2"] == [pv.metadata.name for pv in store.values()]
+    store.apply(pv_at("pv1", version=3))
+    assert ["pv1", "pv2"] == [pv.metadata.name for pv in store.values()]
+    assert ["pv1", "pv2"] == [store.at(place).metadata.name for place in store.places()]
+
+
 def test_a_change_names_its_object_whether_it_came_changed_or_went():
     first, second = pv_at(version=1), pv_at(version=2)
     changes = Change(None, first, Cause.WATCH), Change(first, second, Cause.WATCH), Change(second, None, Cause.WATCH)

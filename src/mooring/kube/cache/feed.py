@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -66,52 +66,66 @@ def _is_over(obj: Object) -> bool:
     return is_deleting(obj) and not finalizers_of(obj) and not obj.metadata.deletion_grace_period_seconds
 
 
+class Pruning(Protocol[T]):
+    """The part of each object that a reader asked for."""
+
+    def __call__(self, obj: T, /) -> T | None:
+        """The object with this part alone; None for one that the reader leaves out."""
+
+    def keeps(self, obj: T, /) -> bool:
+        """False for one that the reader leaves out."""
+
+
 class FeedReader(Generic[T]):
     """One reader of a cache: its handlers, and its writes that are under way.
 
-    prune: the part of each object that it asked for, where the cache keeps more than that for others: changes are told of this part, as
-    they would be to a reader of a cache of its own. resyncs: it is told of resyncs; others may have asked for them.
+    prune: where the cache keeps more than the reader asked for, for others: changes are told as they would be to a reader of a cache of its
+    own. One that comes or goes is told as the cache has it: there is nothing to compare it with, and most of a start is that.
+    resyncs: it is told of resyncs; others may have asked for them.
     """
 
-    def __init__(self, prune: Callable[[T], T | None] | None = None, *, resyncs: bool = True) -> None:
+    def __init__(self, prune: Pruning[T] | None = None, *, resyncs: bool = True) -> None:
         self.handlers: list[Handler[T]] = []
         self.resyncs = resyncs
         self._prune = prune
         self._writes: dict[Key, OwnWrite[T]] = {}
-        self._untold: dict[Key, None] = {}
+        self._untold: dict[str, None] = {}  # by the text of the key
 
     def is_to_be_told(self, store: Store[T]) -> bool:
         """Notes what is there, for `tell_all`. False when that is nothing."""
-        self._untold = dict.fromkeys(key_of(obj) for obj in store.values())
+        self._untold = store.places()
         return bool(self._untold)
 
     async def tell_all(self, store: Store[T]) -> None:
-        """Tells what was noted, as changes from nothing, some at a time. What has not had its turn is told as it is then."""
-        for number, key in enumerate(tuple(self._untold), start=1):
-            if key in self._untold:
-                del self._untold[key]
-                obj = store.get(key)
-                assert obj is not None
-                self.tell(Change(None, obj, Cause.RELIST))
+        """Tells what was noted, as changes from nothing, some at a time: what came last is told first, as it is by then."""
+        for number, place in enumerate(reversed(tuple(self._untold)), start=1):
+            if place in self._untold:
+                del self._untold[place]
+                self.tell(Change(None, store.at(place), Cause.RELIST))
             if number % YIELD_EVERY == 0:
                 await give_way()
 
     def _is_to_come(self, change: Change[T]) -> bool:
         """True for a change of an object that is still to be told of."""
-        if change.key not in self._untold:
+        place = str(change.key)
+        if place not in self._untold:
             return False
         if change.new is None:
-            del self._untold[change.key]
+            del self._untold[place]
         return True
 
     def tell(self, change: Change[T]) -> None:
         if (change.cause is Cause.RESYNC and not self.resyncs) or (self._untold and self._is_to_come(change)):
             return
         if self._prune is not None:
-            old, new = (None if obj is None else self._prune(obj) for obj in (change.old, change.new))
-            if old is None and new is None:
-                return
-            change = Change(old, new, change.cause)
+            if change.old is None or change.new is None:
+                if not self._prune.keeps(change.object):
+                    return
+            else:
+                old, new = self._prune(change.old), self._prune(change.new)
+                if old is None and new is None:
+                    return
+                change = Change(old, new, change.cause)
         self._deliver(change)
 
     def _deliver(self, change: Change[T]) -> None:

@@ -26,7 +26,7 @@ from mooring.api.meta import Key, Kind, Object, key_of
 from mooring.base import heap
 from mooring.base.clock import Clock, Instant
 from mooring.base.randomness import Random
-from mooring.kube.cache.feed import YIELD_EVERY, Feed, FeedReader, Handler
+from mooring.kube.cache.feed import YIELD_EVERY, Feed, FeedReader, Handler, Pruning
 from mooring.kube.cache.reflector import Reflector
 from mooring.kube.cache.store import Cause, Change, IndexFunction, Store
 from mooring.kube.cluster import EVERYTHING, Cluster, Selection
@@ -94,10 +94,10 @@ class Informer(Generic[T]):
         self._run: _Run[T] = _Run(resync_s)
         self._is_share = False
 
-    def share(self, prune: Callable[[T], T | None]) -> Informer[T]:
+    def share(self, prune: Pruning[T]) -> Informer[T]:
         """The same cache for another reader, with handlers and own writes of its own. It is told nothing before `join`.
 
-        prune: the part of an object that this reader asked for; its handlers are told of that, though the store may have more.
+        prune: the part of an object that this reader asked for; its handlers are told of changes of that, though the store has more.
         """
         other = copy.copy(self)
         other._reader, other._is_share = FeedReader(prune, resyncs=False), True
@@ -152,7 +152,12 @@ class Informer(Generic[T]):
     @property
     def has_synced(self) -> bool:
         """True while the cache follows the API server and has listed everything, and the handlers know all of it."""
-        return self._feed.synced.is_set() and self._is_told.is_set()
+        return self.is_filled and self._is_told.is_set()
+
+    @property
+    def is_filled(self) -> bool:
+        """True while the cache follows the API server and has listed everything."""
+        return self._feed.synced.is_set()
 
     @property
     def heard_at(self) -> Instant:
@@ -184,9 +189,13 @@ class Informer(Generic[T]):
             return ""
         return f"can't follow {self._kind.plural}: {trouble}"
 
+    async def filled(self) -> None:
+        """Waits for the first list to be complete."""
+        await self._feed.synced.wait()
+
     async def synced(self) -> None:
         """Waits for the first list to be complete, and for the handlers to know it."""
-        await self._feed.synced.wait()
+        await self.filled()
         await self._is_told.wait()
 
     def on_change(self, handler: Handler[T]) -> None:

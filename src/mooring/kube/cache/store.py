@@ -104,8 +104,15 @@ class Store(Generic[T]):
         return self._objects.get(str(key))
 
     def values(self) -> tuple[T, ...]:
-        """All objects; for anything frequent ask an index."""
+        """All objects, the one that came last at the end; for anything frequent ask an index."""
         return tuple(self._objects.values())
+
+    def places(self) -> dict[str, None]:
+        """Where all objects are, in their order; `at` gives what is there."""
+        return dict.fromkeys(self._objects)
+
+    def at(self, place: str) -> T:
+        return self._objects[place]
 
     def by(self, index: str, value: str) -> tuple[T, ...]:
         """The objects under one value of an index, in the order they came under it."""

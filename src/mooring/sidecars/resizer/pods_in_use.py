@@ -14,7 +14,7 @@ from mooring.api.meta import Key
 from mooring.api.pods import PODS, Pod
 from mooring.base.clock import Instant
 from mooring.control.runtime import Runtime
-from mooring.control.slim import always, joined
+from mooring.control.slim import Pruner, always
 from mooring.control.topics import Topic
 from mooring.kube.cache.informer import Change, Informer
 from mooring.kube.cache.watch_metrics import WatchMetrics
@@ -34,7 +34,7 @@ class PodsInUse:
             PODS,
             clock=runtime.clock,
             randomness=runtime.randomness,
-            prune=joined([always(POD)]),
+            prune=Pruner([always(POD)]),
             indexes=POD_INDEXES,
             name="resizer/pods",
         )

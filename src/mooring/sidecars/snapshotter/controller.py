@@ -74,7 +74,7 @@ class Snapshotter(Manager):
         group_classes = Store() if groups is None else groups.classes.store
         view = View(capabilities, singles.contents.store, singles.classes.store, Memory(), options, group_contents, group_classes)
         self._parts = [ContentController(runtime, row, view, caches_of[row.noun], driver, self.events) for row in rows]
-        super().__init__(shared, *(part.controller for part in self._parts))
+        super().__init__(shared, *(part.controller for part in self._parts), told_first=False)
         self.beside("snapshotter/events", self.events)
         for part, row in zip(self._parts, rows, strict=True):
             part.watch(caches_of[row.noun], singles.contents)
