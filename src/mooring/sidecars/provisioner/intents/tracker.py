@@ -246,8 +246,11 @@ class IntentTracker:
 
     async def wait_for_end(self, uid: str) -> None:
         """As of Intents. While a second volume is asked for, the claim's own is not deleted: the driver could make that one again."""
-        if self._records.get(uid).is_asking:
+        record, intent = self._records.get(uid), self._intents.open().get(uid)
+        if record.is_asking:
             raise Conflict(STILL_OPEN)
+        if record.is_unresolved and intent is not None and intent.stored_handle is None and record.unknown[-1].stored_handle:
+            await self._intents.begin(self._with_unknown(record.unknown[-1]))  # `store` could not write it down
         await self._intents.wait_for_end(uid)
 
     async def forget_stored(self, uid: str) -> None:
