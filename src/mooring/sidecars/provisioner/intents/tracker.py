@@ -196,7 +196,7 @@ class IntentTracker:
             error = f'a volume "{intent.volume_name}" is being made for another claim: the names of volumes are cut too short'
             raise AttemptFailed(Failure(error, State.FINISHED))
         try:
-            await self._intents.begin(self._with_unknown(intent))
+            await self._write(intent)
         except ApiError:
             if intent.uid not in self:
                 del self._uid_of[intent.volume_name]
@@ -250,7 +250,7 @@ class IntentTracker:
         if record.is_asking:
             raise Conflict(STILL_OPEN)
         if record.is_unresolved and intent is not None and intent.stored_handle is None and record.unknown[-1].stored_handle:
-            await self._intents.begin(self._with_unknown(record.unknown[-1]))  # `store` could not write it down
+            await self._write(record.unknown[-1])  # `store` could not write it down
         await self._intents.wait_for_end(uid)
 
     async def forget_stored(self, uid: str) -> None:
@@ -259,11 +259,11 @@ class IntentTracker:
         if intent is not None and intent.stored_handle:
             unknown = [msgspec.structs.replace(one, stored_handle="") for one in self._records.get(uid).unknown]
             self._records.of(uid).unknown = unknown
-            await self._intents.begin(self._with_unknown(msgspec.structs.replace(intent, stored_handle="")))
+            await self._write(msgspec.structs.replace(intent, stored_handle=""))
 
     async def condemn(self, intent: Intent, handle: str) -> None:
         """The volume that it has made is about to be deleted, and is not asked for any more. Raises ApiError."""
-        await self._intents.begin(self._with_unknown(msgspec.structs.replace(intent, dying_handle=handle)))
+        await self._write(msgspec.structs.replace(intent, dying_handle=handle))
 
     def _keep(self, uid: str, unknown: list[Intent]) -> None:
         self._records.of(uid).unknown = unknown
@@ -271,7 +271,7 @@ class IntentTracker:
 
     async def _write_again(self, intent: Intent) -> None:
         try:
-            await self._intents.begin(self._with_unknown(intent))
+            await self._write(intent)
         except ApiError as error:
             log.error("could not write down again what may have been made", error=error, PersistentVolume=intent.volume_name)
 
@@ -288,10 +288,10 @@ class IntentTracker:
         if intent is not None:
             self._bus.tell(topics.INTENT_CLOSED, intent.volume_name)
 
-    def _with_unknown(self, intent: Intent) -> Intent:
-        """As it is stored, so that a new process knows the former requests."""
+    async def _write(self, intent: Intent) -> None:
+        """With the former requests, so that a new process knows them. Raises ApiError."""
         others = (one for one in self._records.get(intent.uid).unknown if not is_same_call(one, intent))
-        return msgspec.structs.replace(intent, unknown_requests=tuple(others))
+        await self._intents.begin(msgspec.structs.replace(intent, unknown_requests=tuple(others)))
 
 
 def still_unknown(unknown: list[Intent], answered: Intent, *, proves_absent: bool) -> list[Intent]:
