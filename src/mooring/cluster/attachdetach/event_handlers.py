@@ -106,10 +106,9 @@ class EventHandlers:
         record.managed = is_managed(new) or (record.managed and is_same)
         if old is not None and not is_same:
             record.gone(old.status.volumes_in_use or (), self._clock.now())
-        is_heard = False
-        if new is not None:
-            in_use, now = new.status.volumes_in_use or (), self._clock.now()
-            is_heard = record.heard(in_use, is_new=not is_same, is_ready=is_ready(new), now=now)
+        is_heard = new is not None and record.heard(
+            new.status.volumes_in_use or (), is_new=not is_same, is_ready=is_ready(new), now=self._clock.now()
+        )
         if old is None or new is None or _marks(old) != _marks(new):
             self._wake(self._view.volumes_on(name))
             self._wake_pods(self._view.pods.by(BY_NODE, name))

@@ -129,7 +129,7 @@ class Informer(Generic[T]):
     async def caught_up(self) -> None:
         """Returns once the cache has shown all that the API server has now; at once where it is not followed yet."""
         if self._run.reflector is not None and self.is_running:
-            await self._feed.synced.wait()
+            await self.filled()
             await self._run.reflector.caught_up()
 
     def also(self, indexes: Mapping[str, IndexFunction[T]], resync_s: float, *, may_be_missing: bool) -> None:
@@ -176,7 +176,7 @@ class Informer(Generic[T]):
         A kind that is not served is fine where it may be missing.
         """
         trouble = None if self._run.reflector is None else self._run.reflector.trouble
-        return self._feed.synced.is_set() and (trouble is None or (self._feed.may_be_missing and isinstance(trouble, NotServed)))
+        return self.is_filled and (trouble is None or (self._feed.may_be_missing and isinstance(trouble, NotServed)))
 
     @property
     def obstacle(self) -> str:
@@ -185,7 +185,7 @@ class Informer(Generic[T]):
         Once filled, the cache reports only missing rights, and a server that was set back, until all is listed again.
         """
         trouble = None if self._run.reflector is None else self._run.reflector.trouble
-        if trouble is None or (self._feed.synced.is_set() and not isinstance(trouble, Forbidden | SetBack)):
+        if trouble is None or (self.is_filled and not isinstance(trouble, Forbidden | SetBack)):
             return ""
         return f"can't follow {self._kind.plural}: {trouble}"
 
@@ -262,7 +262,7 @@ class Informer(Generic[T]):
             heap.thaw()  # what has followed is about to end, and would stay for ever
 
     async def _resync(self) -> None:
-        await self._feed.synced.wait()
+        await self.filled()
         while True:
             await self._clock.sleep(self._run.resync_s)
             for number, obj in enumerate(self.store.values(), start=1):
