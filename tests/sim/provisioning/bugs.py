@@ -164,7 +164,7 @@ def _namesakes_are_ours() -> contextlib.AbstractContextManager[Any]:
 
 def _unconfirmed_publishes_are_not_written() -> contextlib.AbstractContextManager[Any]:
     """The next process does not know of what the claim wanted before."""
-    return mock.patch.object(IntentTracker, "_with_unknown", lambda self, intent: intent)
+    return mock.patch.object(IntentTracker, "_write", lambda self, intent: self._intents.begin(intent))
 
 
 def _same_intents_are_not_looked_up() -> contextlib.AbstractContextManager[Any]:
