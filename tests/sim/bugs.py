@@ -237,7 +237,7 @@ BUGS: Final[Mapping[str, Bug]] = {
         _unconfirmed_publishes_end_with_an_attempt, {"published-unwanted", "two-nodes", "volume-dropped"}, first_seed=170
     ),
     "unconfirmed-publishes-hold-nothing": Bug(_unconfirmed_publishes_hold_no_volume, {"two-nodes", "volume-dropped"}, first_seed=217),
-    "undos-see-no-twin": Bug(_undos_see_no_twin, {"unpublish-wanted"}, first_seed=318),
+    "undos-see-no-twin": Bug(_undos_see_no_twin, {"unpublish-wanted"}, first_seed=91),
     "names-are-identities": Bug(_names_are_identities, {"mark-astray", "late-astray"}, first_seed=41),
     "removals-of-any-object": Bug(_removals_are_of_any_object, {"late-astray"}, first_seed=589),
     "former-machines-forgotten": Bug(

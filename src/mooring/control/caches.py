@@ -146,11 +146,6 @@ class Caches:
         return all(informer.has_synced for informer in self._awaited)
 
     @property
-    def is_filled(self) -> bool:
-        """The same, whether the readers know it or not."""
-        return all(informer.is_filled for informer in self._awaited)
-
-    @property
     def obstacle(self) -> str:
         """The obstacles to following the API server, "" for none that is known."""
         return obstacles(self.informers)
@@ -163,14 +158,28 @@ class Caches:
     def _awaited(self) -> tuple[Informer[Any], ...]:
         return tuple(own.informer for own in self._own.values() if own.awaited)
 
-    def start(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
-        """The tasks that follow the API server; cancel them to end. Where something follows it already, they end by themselves."""
+    def start(self, group: asyncio.TaskGroup, *, telling: bool = True) -> list[asyncio.Task[None]]:
+        """The tasks that follow the API server; cancel them to end. Where something follows it already, they end by themselves.
+
+        telling: False where the readers look by themselves at what is there, and say so by `looked`. Until then they are told of changes
+        alone, and of what is no more.
+        """
+        if not telling:
+            for informer in self.informers:
+                informer.looks_first()
         if not self._is_share and not self._is_muted:
             return self._run_all(group)
         self._undecided.discard(self)
         self._wanted.set()
+        if not telling:
+            return []
         to_tell = [informer for informer in self.informers if informer.join()]
         return [group.create_task(informer.tell_all(), name=f"{informer.name}/tell") for informer in to_tell]
+
+    def looked(self) -> None:
+        """The readers are told of objects that come from now on."""
+        for informer in self.informers:
+            informer.looked()
 
     def end(self) -> None:
         """A share that was started follows no more changes."""

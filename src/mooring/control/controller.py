@@ -125,6 +125,10 @@ class Controller(Generic[K]):
         """The key is reconciled as soon as a worker is free."""
         self._queue.add(key)
 
+    def add_later(self, *sources: Iterable[K]) -> None:
+        """Each of these keys is reconciled once, when nothing else waits. sources: asked in turns, for one key at a time."""
+        self._queue.add_later(*sources)
+
     def add_after(self, key: K, seconds: float) -> None:
         """The key is reconciled after a while; the earliest of several delayed adds counts."""
         self._queue.add_after(key, seconds)

@@ -115,8 +115,9 @@ class Manager:
     """The whole of a program: one object for one term of leadership.
 
     workers: controllers, and parts made of them. prepare: awaited before the controllers work, while the caches are being filled.
-    told_first: they begin when their handlers have been told of all that is there. False where the handlers do nothing but wake keys: what
-    is decided on is looked up in the caches, which are filled; a standby of a large cluster begins some seconds sooner.
+    first_look: where it is given, the handlers are not told of each object that is there. It is awaited once the caches are filled, before
+    the controllers work: it learns what decisions read beside the caches, and puts all keys that need a look into backlogs
+    (`Controller.add_later`). So the first look at a large cluster is in nobody's way.
     """
 
     def __init__(
@@ -124,10 +125,10 @@ class Manager:
         caches: Caches,
         *workers: Worker,
         prepare: Callable[[], Awaitable[None]] | None = None,
-        told_first: bool = True,
+        first_look: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.caches = caches
-        self._workers, self._prepare, self._told_first = workers, prepare, told_first
+        self._workers, self._prepare, self._first_look = workers, prepare, first_look
         self._beside: dict[str, Worker] = {}
         self._work = WorkerGroup()
 
@@ -139,7 +140,7 @@ class Manager:
     @property
     def has_synced(self) -> bool:
         """True while every cache follows the API server and has listed everything: once it works, until it ends."""
-        return self.caches.has_synced if self._told_first else self.caches.is_filled
+        return self.caches.has_synced
 
     @property
     def obstacle(self) -> str:
@@ -163,11 +164,16 @@ class Manager:
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            helpers = self.caches.start(group)
+            helpers = self.caches.start(group, telling=self._first_look is None)
             helpers += [group.create_task(what.run(), name=name) for name, what in self._beside.items()]
             if self._prepare is not None:
                 await self._prepare()
-            await (self.caches.synced() if self._told_first else self.caches.filled())
+            if self._first_look is None:
+                await self.caches.synced()
+            else:
+                await self.caches.filled()
+                self.caches.looked()
+                await self._first_look()
             _log.info(2, "caches synced")
             async with self._work.workers() as workers:
                 for number, worker in enumerate(self._workers):

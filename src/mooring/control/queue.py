@@ -5,6 +5,7 @@
 - A delayed add keeps the earliest time. A plain add is worked on at once, and cancels a pending delayed one: the run that it causes
   decides anew when to look again.
 - `retry` delays by a back-off that doubles per failure of this key, until `forget`.
+- A backlog of keys is looked up one by one while no other key is ready (`add_later`): news goes first.
 - One timer serves all delays. Memory is bounded by the keys themselves, and the counts of failures by FAILURES_MAX.
 
 Source: client-go util/workqueue (queue, delaying queue, item exponential failure limiter).
@@ -19,14 +20,15 @@ import heapq
 import itertools
 import traceback
 from collections import deque
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Iterable
 from typing import Final, Generic, TypeVar
 
 from mooring.base.backoff import BackOff
-from mooring.base.clock import Clock, Instant
+from mooring.base.clock import Clock, Instant, give_way
 from mooring.base.log import logger
 from mooring.base.logform import Lines
 from mooring.base.randomness import Random
+from mooring.control.backlog import Backlog
 from mooring.control.order import ORDER
 from mooring.control.queue_metrics import QueueMetrics
 
@@ -36,8 +38,10 @@ K = TypeVar("K", bound=Hashable)
 
 FAILURES_MAX: Final = 100_000
 KEYS_IN_TURN: Final = 16
-"""Keys that a worker handles in a row while MANY_KEYS wait."""
+"""Keys that a worker handles in a row while MANY_KEYS or a backlog wait."""
 MANY_KEYS: Final = 64
+DRAWS_IN_TURN: Final = 200
+"""Keys of the backlog that a worker looks up in a row, where none of them is due any more."""
 _STALE_TIMERS_MAX: Final = 64  # forgotten entries of the heap that are put up with, beyond one per live entry
 _TICK_S: Final = 0.001  # timers may fire a clock's tick early; uvloop's is a millisecond
 
@@ -57,6 +61,7 @@ class WorkQueue(Generic[K]):
         self._name, self._clock, self._randomness, self._backoff = name, clock, randomness, backoff
         self._place = place or name
         self._queue: deque[K] = deque()
+        self._backlog: Backlog[K] | None = None  # there while it has keys
         self._dirty: dict[K, Instant] = {}  # keys to be worked on, since when: in the queue, or again after their worker is done
         self._processing: dict[K, Instant] = {}  # keys in the hands of a worker, since when
         self._waiting: dict[K, tuple[Instant, int]] = {}  # delayed keys, until when, and the number of their entry in the heap
@@ -112,6 +117,23 @@ class WorkQueue(Generic[K]):
             self._metrics.adds.inc()
         if key not in self._processing:
             self._enqueue(key)
+
+    def add_later(self, *sources: Iterable[K]) -> None:
+        """Each of these keys is added once, unless it was worked on meanwhile, one at a time: whenever a worker finds no other key.
+
+        sources: asked in turns, and each for its next key only then.
+        """
+        if self._closed:
+            return
+        order = ORDER.get()
+        if order is not None and order.directs:  # it knows by itself when each of them was begun with
+            for key in itertools.chain(*sources):
+                self.add(key)
+            return
+        self._backlog = self._backlog or Backlog()
+        self._backlog.put(sources)
+        for _ in range(len(self._getters)):
+            self._wake_one()
 
     def add_after(self, key: K, seconds: float) -> None:
         """The key is added after a while; the earliest of several delayed adds counts. seconds <= 0: at once."""
@@ -180,13 +202,21 @@ class WorkQueue(Generic[K]):
         if not self._dirty:
             self._dirty.clear()  # gives its room back: a start has all keys at once
         self._processing[key] = now
+        if self._backlog is not None:
+            self._backlog.begins(key)
         if self._metrics:
             self._metrics.queue_duration.observe(now - added)
         return key
 
     async def _first(self) -> K:
-        """The key that waits longest. Raises QueueClosed."""
+        """The key that waits longest, else one of the backlog. Raises QueueClosed."""
+        draws = 0
         while not self._queue and not self._closed:
+            if self._backlog is not None:
+                self._draw(self._backlog)
+                if (draws := draws + 1) % DRAWS_IN_TURN == 0:
+                    await give_way()
+                continue
             getter = asyncio.get_running_loop().create_future()
             self._getters.append(getter)
             try:
@@ -194,12 +224,19 @@ class WorkQueue(Generic[K]):
             except asyncio.CancelledError:
                 if getter in self._getters:
                     self._getters.remove(getter)
-                elif self._queue:
+                elif self._queue or self._backlog is not None:
                     self._wake_one()  # it had been woken: the next one takes its place
                 raise
         if self._closed:
             raise QueueClosed(self._name)
         return self._queue.popleft()
+
+    def _draw(self, backlog: Backlog[K]) -> None:
+        """Adds the next key of the backlog, if it is due."""
+        if (key := backlog.draw()) is not None:
+            self.add(key)
+        if not backlog:
+            self._backlog = None
 
     async def work(self, handle: Callable[[K], Awaitable[None]]) -> None:
         """One worker: hands keys to handle until the queue is closed. An exception of that is a bug: it is logged, and the key comes again.
@@ -218,8 +255,8 @@ class WorkQueue(Generic[K]):
     async def _work(self, handle: Callable[[K], Awaitable[None]]) -> None:
         """Raises QueueClosed."""
         for number in itertools.count(1):
-            if number % KEYS_IN_TURN == 0 and len(self._queue) >= MANY_KEYS:
-                await self._clock.sleep(0)
+            if number % KEYS_IN_TURN == 0 and (self._backlog is not None or len(self._queue) >= MANY_KEYS):
+                await give_way()
             key = await self.get()
             try:
                 await handle(key)
@@ -242,6 +279,7 @@ class WorkQueue(Generic[K]):
         """From now on adds do nothing and `get` raises QueueClosed; keys in hand may still be put down."""
         self._closed = True
         self._stop_timer()
+        self._backlog = None
         for container in (self._queue, self._dirty, self._waiting, self._heap):
             container.clear()
         while self._getters:

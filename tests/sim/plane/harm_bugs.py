@@ -165,6 +165,6 @@ HARM_BUGS: Final[Mapping[str, Bug]] = {
     "requests-end-with-error": Bug(_requests_end_with_an_error, {"post-open", "detach-reported", "I1", "I2"}, first_seed=73),
     "silences-are-one": Bug(_silences_are_one, {"I11", "class-word"}, first_seed=423),
     "new-nodes-empty": Bug(_new_nodes_have_nothing_mounted, {"I6"}, first_seed=243),
-    "nothing-inherited": Bug(_nothing_is_inherited, {"detach-reported", "I4", "I6", "two-listed"}, first_seed=231),
+    "nothing-inherited": Bug(_nothing_is_inherited, {"detach-reported", "I4", "I6", "two-listed"}, first_seed=135),
     "seconds-are-moments": Bug(_seconds_are_moments, {"I4", "I6"}, first_seed=16453),
 }

@@ -54,7 +54,7 @@ def _attachments_are_scanned() -> contextlib.AbstractContextManager[Any]:
 
 def _workers_never_yield() -> contextlib.AbstractContextManager[Any]:
     """A worker handles all keys that wait for nobody in one go."""
-    return mock.patch.object(queue, "MANY_KEYS", 1 << 30)
+    return mock.patch.object(queue, "KEYS_IN_TURN", 1 << 30)
 
 
 BUGS: Final[Mapping[str, Bug]] = {

@@ -25,7 +25,8 @@ class Ledger:
     given from a backup. ended_by_import: names that were made anew, rightly: an import of the snapshot had deleted it. unsaved: names of
     contents whose status the API server has refused. again: names of contents that were made once more. left: names of contents that were
     written late, when their process was dead. retained: names of contents, and since when their policy keeps their snapshot. ended: by
-    handle, the version at which the last content went that kept it: an unbound one, or by its policy. now: the virtual time.
+    handle, the version at which the last content went that kept it: an unbound one, an import that the driver has not told of, or by its
+    policy. now: the virtual time.
     """
 
     def __init__(self, plan: Plan, backend: SnapshotBackend, now: Callable[[], Instant], fail: Callable[[str, str], None]) -> None:

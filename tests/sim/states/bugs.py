@@ -200,7 +200,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "release-before-unpublish": Bug("attacher", ATTACHERS["release-before-unpublish"].plant, {"finalizer-dropped"}),
     "publish-before-finalizer": Bug("attacher", ATTACHERS["publish-before-finalizer"].plant, {"publish-no-finalizer"}),
     "former-machines-forgotten": Bug("attacher", ATTACHERS["former-machines-forgotten"].plant, {"finalizer-dropped", "published-unwanted"}),
-    "handles-told-apart": Bug("attacher", _handles_are_told_apart_by_volume, {"two-nodes"}),
+    "handles-told-apart": Bug("attacher", _handles_are_told_apart_by_volume, {"two-nodes", "unpublish-wanted"}),
     "no-back-off": Bug("attacher", no_back_off, {"hot-loop", "runs-hot"}),
     "nobody-reminded": Bug("nodes", _nobody_is_reminded, {"silence"}),
     "unheard-nodes-empty": Bug(

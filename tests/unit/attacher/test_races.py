@@ -389,7 +389,7 @@ async def test_a_claim_whose_answer_was_lost_keeps_the_volume_from_other_nodes()
     """Unknown counts as attached. Else both would be claimed, and once that is seen the lesser name attaches, whatever was published."""
     world = await AttacherWorld().base(modes=["ReadWriteOnce"])
     late = late_events(world, "volumeattachments")
-    await world.create(a_csi_node("node2", {DRIVER: "nodeID2"}), a_va("pv1-node1", node="node1"), a_va("pv1-node2", node="node2"))
+    await world.create(a_csi_node("node2", {DRIVER: "nodeID2"}), a_va("pv1-node2", node="node2"), a_va("pv1-node1", node="node1"))
     world.cluster.refuse(PATCH_VA, name="pv1-node1", error=LOST, after=True)
     world.cluster.refuse(PATCH_STATUS, name="pv1-node1")
     world.driver.always(PUBLISH, Lose())

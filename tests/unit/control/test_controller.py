@@ -19,6 +19,7 @@ from mooring.control.queue import BackOff
 from mooring.control.result import Result, Retry, Stale
 from mooring.control.runtime import Runtime
 from mooring.control.slim import always, slim
+from mooring.kube.cache.store import newest_first
 from mooring.kube.errors import Conflict
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.kube.fake_cluster import FakeCluster
@@ -462,35 +463,63 @@ async def test_a_filtered_watch_brings_changes_from_and_to_the_objects_that_pass
         running.cancel()
 
 
-@pytest.mark.parametrize("told_first", [True, False])
-async def test_controllers_that_look_everything_up_begin_before_they_are_told_of_it(told_first: bool) -> None:
-    """With 100,000 objects telling alone takes seconds."""
+@pytest.mark.parametrize("is_standby", [True, False])
+@pytest.mark.parametrize("looks_first", [True, False])
+async def test_a_first_look_is_in_nobodys_way(looks_first: bool, is_standby: bool) -> None:
+    """With 100,000 objects telling alone takes seconds, and the keys of all stand before the one that matters."""
     cluster = FakeCluster()
     for number in range(1000):
         cluster.put(NODES, f"n{number:04}")
     runtime = a_runtime(cluster)
-    caches, told, told_at_first, begun = Caches(runtime), list[str](), list[int](), asyncio.Event()
+    caches, told, begun = Caches(runtime), list[str](), list[str]()
     nodes = caches.of(NODES)
 
     async def reconcile(key: str) -> Result:
-        begun.set()
-        told_at_first.append(len(told))
+        begun.append(key)
         assert len(nodes.store) == 1000
+        await asyncio.sleep(1)
         return SETTLED
 
     controller: Controller[str] = Controller(runtime, "test", reconcile, workers=1, backoff=BACK_OFF)
     controller.watch(nodes, lambda change: told.append(change.key.name) or (change.key.name,))
-    manager = Manager(caches, controller, told_first=told_first)
+
+    async def look() -> None:
+        controller.add_later(node.metadata.name for node in newest_first(nodes.store.values()))
+
+    manager = Manager(caches, controller, first_look=look if looks_first else None)
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(manager.follow())]
+        tasks = [group.create_task(manager.follow())] if is_standby else []
         await asyncio.sleep(10)
         assert not told
         tasks.append(group.create_task(manager.run()))
-        await begun.wait()
-        assert manager.has_synced, "else its end would not wait for the work in hand"
         await asyncio.sleep(10)
-        assert (told_at_first[0] == 1000) == told_first
-        assert len(told_at_first) == 1000
-        assert told[0] == "n0999", "the newest first"
+        assert manager.has_synced, "else its end would not wait for the work in hand"
+        assert len(told) == (0 if looks_first else 1000)
+        cluster.put(NODES, "n0500", metadata={"labels": {"a": "b"}})
+        await asyncio.sleep(5)
+        assert ("n0500" in begun) == looks_first
+        if looks_first:
+            assert begun[0] == "n0999", "the newest first"
+        await asyncio.sleep(2000)
+        assert len(begun) == 1000, "one that has changed needs no first look any more"
+        assert len(set(begun)) == 1000
         for task in tasks:
             task.cancel()
+
+
+async def test_a_share_that_ends_before_its_first_look_has_nothing_to_leave() -> None:
+    """Its term may be over before the caches are filled."""
+    cluster = FakeCluster()
+    whole = Caches(a_runtime(cluster))
+    share = whole.share()
+    share.of(NODES)
+
+    async def look() -> None:
+        raise AssertionError("nothing is filled")
+
+    manager = Manager(share, first_look=look)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(manager.run())
+        await asyncio.sleep(1)
+        running.cancel()
+    assert running.cancelled()

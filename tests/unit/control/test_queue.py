@@ -331,3 +331,107 @@ async def test_others_get_their_turn_while_many_keys_wait_that_need_nobody(queue
     assert max(later - earlier for earlier, later in itertools.pairwise(seen)) <= queue_module.KEYS_IN_TURN
     queue.close()
     await worker
+
+
+# -- the backlog
+
+
+async def test_what_has_time_comes_when_nothing_else_waits(queue: WorkQueue[str]):
+    looked_up: list[str] = []
+
+    def keys(*names: str):
+        for name in names:
+            looked_up.append(name)
+            yield name
+
+    queue.add_later(keys("a", "b", "c"), keys("x", "y"))
+    assert not looked_up, "nobody has asked"
+    assert "a" == await queue.get()
+    assert ["a"] == looked_up
+    queue.add("news")
+    assert ["news", "x", "b", "y", "c"] == [await queue.get() for _ in range(5)], "the sources in turns"
+
+
+async def test_a_key_of_the_backlog_comes_once_and_not_after_it_was_worked_on(queue: WorkQueue[str]):
+    queue.add_later(["a", "b", "a", "c"], ["c", "b"])
+    queue.add("c")
+    for key in ("c", "a", "b"):
+        assert key == await queue.get()
+        queue.done(key)
+    queue.add("end")
+    assert "end" == await queue.get()
+
+
+async def test_a_later_backlog_is_due_whatever_an_earlier_one_had(queue: WorkQueue[str]):
+    queue.add_later(["a", "b"])
+    queue.done(await queue.get())
+    queue.add_later(["a"])
+    assert ["b", "a"] == [await queue.get() for _ in range(2)]
+
+
+async def test_a_key_in_hand_that_is_due_comes_again_after_done(queue: WorkQueue[str]):
+    queue.add("a")
+    await queue.get()
+    queue.add_later(["a", "b"])
+    assert "b" == await queue.get()
+    queue.done("a")
+    assert "a" == await queue.get()
+
+
+async def test_a_backlog_wakes_idle_workers(queue: WorkQueue[str]):
+    worked: list[str] = []
+
+    async def handle(key: str) -> None:
+        worked.append(key)
+        await asyncio.sleep(1)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(2):
+            group.create_task(queue.work(handle))
+        await asyncio.sleep(1)
+        queue.add_later(f"k{number}" for number in range(4))
+        await asyncio.sleep(1.5)
+        assert ["k0", "k1", "k2", "k3"] == worked, "two at a time"
+        queue.close()
+
+
+async def test_a_worker_that_is_cancelled_passes_the_backlog_on(queue: WorkQueue[str]):
+    async with asyncio.TaskGroup() as group:
+        first, second = group.create_task(queue.get()), group.create_task(queue.get())
+        await asyncio.sleep(1)
+        queue.add_later(["a"])
+        first.cancel()
+        assert "a" == await second
+
+
+async def test_others_get_their_turn_while_a_backlog_is_looked_up(queue: WorkQueue[str]):
+    """Keys that need nothing, and keys that all are the same."""
+    worked, turns = 0, 0
+
+    async def handle(key: str) -> None:
+        nonlocal worked
+        worked += 1
+
+    async def other() -> None:
+        nonlocal turns
+        while worked < 1001:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as group:
+        queue.add_later((f"k{number}" for number in range(1000)), itertools.chain(itertools.repeat("same", 100_000), ["last"]))
+        group.create_task(other())
+        working = group.create_task(queue.work(handle))
+        await asyncio.sleep(1)
+        assert 1002 == worked
+        assert turns > 60
+        queue.close()
+        await working
+
+
+async def test_a_closed_queue_looks_nothing_up(queue: WorkQueue[str]):
+    queue.add_later(["a"])
+    queue.close()
+    queue.add_later(["b"])
+    with pytest.raises(QueueClosed):
+        await queue.get()

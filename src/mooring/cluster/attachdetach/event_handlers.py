@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, key_of
@@ -10,7 +12,7 @@ from mooring.api.nodes import is_out_of_service, is_ready
 from mooring.api.pods import Pod
 from mooring.api.storage import CSIDriver, VolumeAttachment
 from mooring.api.volume_names import split_unique_name
-from mooring.base.clock import Clock
+from mooring.base.clock import Clock, Instant, give_way
 from mooring.cluster.attachdetach.decision import report_written
 from mooring.cluster.attachdetach.identity import identity_of, is_managed
 from mooring.cluster.attachdetach.metrics import AttachDetachMetrics
@@ -19,6 +21,10 @@ from mooring.cluster.attachdetach.waited import silent_since, written_on
 from mooring.control.controller import Controller
 from mooring.control.slim import changed
 from mooring.kube.cache.informer import Change
+from mooring.kube.cache.store import newest_first
+
+SORTED_IN_TURN: Final = 1000
+"""Attachments that are sorted at the beginning of a term before others get their turn."""
 
 
 class EventHandlers:
@@ -35,6 +41,31 @@ class EventHandlers:
     ) -> None:
         self._view, self._metrics, self._clock = view, metrics, clock
         self._volumes, self._reports, self._pods = volumes, reports, pods
+
+    async def look_at_all(self) -> None:
+        """A term begins: what decisions read beside the caches is made, then each volume, report and pod is looked at.
+
+        A volume that needs anything has an attachment, or a pod; the newest come first.
+        """
+        view, now = self._view, self._clock.now()
+        for node in view.nodes.values():
+            self._met(node, now)
+        attachments, pods = newest_first(view.attachments.values()), newest_first(view.pods.values())
+        for number, attachment in enumerate(attachments, start=1):
+            view.sort(attachment)
+            if number % SORTED_IN_TURN == 0:
+                await give_way()
+        self._volumes.add_later(
+            itertools.chain.from_iterable(map(view.volumes_of_attachment, attachments)),
+            itertools.chain.from_iterable(map(view.volumes_of_pod, pods)),
+        )
+        self._reports.add_later(node.metadata.name for node in newest_first(view.nodes.values()))
+        self._pods.add_later(map(key_of, pods))
+
+    def _met(self, node: Node, now: Instant) -> None:
+        record = self._view.memory.node(node.metadata.name)
+        record.managed = record.managed or is_managed(node)
+        record.heard(node.status.volumes_in_use or (), is_new=True, is_ready=is_ready(node), now=now)
 
     def report_written(self, node: str) -> None:
         self._volumes.tell(report_written(node))
@@ -75,8 +106,9 @@ class EventHandlers:
             self._view.memory.lost_volume(found.unique, pv.spec.storage_class_name)
 
     def driver_changed(self, change: Change[CSIDriver]) -> None:
+        """As many volumes as the driver has: they have time."""
         if changed(change.old, change.new):
-            self._wake(self._view.volumes_of_driver(change.object.metadata.name))
+            self._volumes.add_later(self._view.volumes_of_driver(change.object.metadata.name))
 
     def attachment_changed(self, change: Change[VolumeAttachment]) -> None:
         """The volume's decision says whether the report has to change, while there is an attachment to decide about.
@@ -103,7 +135,7 @@ class EventHandlers:
         if not changed(old, new):
             return
         record, is_same = self._view.memory.node(name), old is not None and new is not None and old.metadata.uid == new.metadata.uid
-        record.managed = is_managed(new) or (record.managed and is_same)
+        record.managed = is_managed(new) or (is_same and (record.managed or is_managed(old)))
         if old is not None and not is_same:
             record.gone(old.status.volumes_in_use or (), self._clock.now())
         is_heard = new is not None and record.heard(

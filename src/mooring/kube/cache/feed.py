@@ -81,12 +81,12 @@ class FeedReader(Generic[T]):
 
     prune: where the cache keeps more than the reader asked for, for others: changes are told as they would be to a reader of a cache of its
     own. One that comes or goes is told as the cache has it: there is nothing to compare it with, and most of a start is that.
-    resyncs: it is told of resyncs; others may have asked for them.
+    resyncs: it is told of resyncs; others may have asked for them. comings: it is told of objects that come.
     """
 
     def __init__(self, prune: Pruning[T] | None = None, *, resyncs: bool = True) -> None:
         self.handlers: list[Handler[T]] = []
-        self.resyncs = resyncs
+        self.resyncs, self.comings = resyncs, True
         self._prune = prune
         self._writes: dict[Key, OwnWrite[T]] = {}
         self._untold: dict[str, None] = {}  # by the text of the key
@@ -97,8 +97,8 @@ class FeedReader(Generic[T]):
         return bool(self._untold)
 
     async def tell_all(self, store: Store[T]) -> None:
-        """Tells what was noted, as changes from nothing, some at a time: what came last is told first, as it is by then."""
-        for number, place in enumerate(reversed(tuple(self._untold)), start=1):
+        """Tells what was noted, as changes from nothing, some at a time: what changed last is told first, as it is by then."""
+        for number, place in enumerate(tuple(self._untold), start=1):
             if place in self._untold:
                 del self._untold[place]
                 self.tell(Change(None, store.at(place), Cause.RELIST))
@@ -115,7 +115,9 @@ class FeedReader(Generic[T]):
         return True
 
     def tell(self, change: Change[T]) -> None:
-        if (change.cause is Cause.RESYNC and not self.resyncs) or (self._untold and self._is_to_come(change)):
+        if (change.cause is Cause.RESYNC and not self.resyncs) or (change.old is None and not self.comings):
+            return
+        if self._untold and self._is_to_come(change):
             return
         if self._prune is not None:
             if change.old is None or change.new is None:
@@ -171,6 +173,9 @@ class Feed(Generic[T]):
         """The reader is told all changes from now on."""
         assert reader not in self._readers
         self._readers.append(reader)
+
+    def __contains__(self, reader: FeedReader[T]) -> bool:
+        return reader in self._readers
 
     def leave(self, reader: FeedReader[T]) -> None:
         """The reader is told nothing more."""

@@ -121,6 +121,20 @@ class Informer(Generic[T]):
         await self._reader.tell_all(self.store)
         self._is_told.set()
 
+    def looks_first(self) -> None:
+        """As `join`; but of objects that are there, or come, the handlers are told nothing before they have `looked` themselves.
+
+        Whoever runs the cache has joined already.
+        """
+        self._reader.comings = False
+        if self._reader not in self._feed:
+            self._feed.join(self._reader)
+        self._is_told.set()
+
+    def looked(self) -> None:
+        """From now on the handlers are told of objects that come."""
+        self._reader.comings = True
+
     def leave(self) -> None:
         """The handlers are told nothing more."""
         self._is_told.clear()

@@ -29,7 +29,7 @@ from mooring.api.meta import Key, Object, key_of
 from mooring.base import texts
 from mooring.kube.cluster import order
 
-__all__ = ["TOMBSTONES_MAX", "Cause", "Change", "IndexFunction", "Sight", "Store"]
+__all__ = ["TOMBSTONES_MAX", "Cause", "Change", "IndexFunction", "Sight", "Store", "newest_first"]
 
 T = TypeVar("T", bound=Object)
 IndexFunction = Callable[[T], Iterable[str]]
@@ -104,12 +104,12 @@ class Store(Generic[T]):
         return self._objects.get(str(key))
 
     def values(self) -> tuple[T, ...]:
-        """All objects, the one that came last at the end; for anything frequent ask an index."""
+        """All objects; for anything frequent ask an index."""
         return tuple(self._objects.values())
 
     def places(self) -> dict[str, None]:
-        """Where all objects are, in their order; `at` gives what is there."""
-        return dict.fromkeys(self._objects)
+        """Where all objects are, the newest first; `at` gives what is there."""
+        return dict.fromkeys(map(_place, newest_first(self.values())))
 
     def at(self, place: str) -> T:
         return self._objects[place]
@@ -251,6 +251,16 @@ class Store(Generic[T]):
             self._objects[place] = new
         for index in self._indexes.values():
             index.move(place, old, new)
+
+
+def newest_first(objects: Iterable[T]) -> list[T]:
+    """The objects, from the one that changed last to the one that has not changed for longest."""
+    return sorted(objects, key=_version, reverse=True)
+
+
+def _version(obj: Object) -> int:
+    version = obj.metadata.resource_version
+    return int(version) if version.isdecimal() else 0
 
 
 def _place(obj: Object) -> str:

@@ -70,7 +70,7 @@ class Attacher(Manager):
         self._volumes: Controller[str] = Controller(
             runtime, "csi-attacher-pv", workers=calls_max, backoff=back_off, label=pv_label, log=log
         )
-        super().__init__(caches, self._attachments, self._volumes, told_first=False)
+        super().__init__(caches, self._attachments, self._volumes, first_look=self._look)
         if events is not None:
             self.beside("attacher/events", events)
 
@@ -102,6 +102,9 @@ class Attacher(Manager):
             self._attachments.watch(nodes, self._handlers.node_changed)
         if capabilities.publishes and capabilities.lists_published_nodes:
             self.beside("attacher/drift", Loop(self._compare))
+
+    async def _look(self) -> None:
+        self._handlers.look_at_all()
 
     def driver_returned(self) -> None:
         """The driver was away and is back: any failure may have been due to that."""

@@ -18,6 +18,7 @@ from mooring.control.controller import Controller
 from mooring.control.slim import changed
 from mooring.control.topics import Topic
 from mooring.kube.cache.informer import Cause, Change
+from mooring.kube.cache.store import newest_first
 from mooring.sidecars.attacher.memory import secret_read
 from mooring.sidecars.attacher.view import BY_NODE, BY_VOLUME, VOLUME, View, node_mask
 
@@ -34,6 +35,12 @@ class EventHandlers:
         self._view, self._memory = view, view.memory
         self._attachments, self._volumes = attachments, volumes
         self._node = node_mask(view.driver.name)
+
+    def look_at_all(self) -> None:
+        """A term begins."""
+        attachments, volumes = newest_first(self._view.attachments.values()), newest_first(self._view.volumes.values())
+        self._attachments.add_later(one.metadata.name for one in attachments if one.spec.attacher == self._view.driver.name)
+        self._volumes.add_later(one.metadata.name for one in volumes if self._view.releasable(one))
 
     def attachment_changed(self, change: Change[VolumeAttachment]) -> None:
         new = change.new

@@ -85,9 +85,13 @@ class Resizer(Manager):
             one.controller.watch(claims, handlers.claim_changed)
             one.controller.watch(volumes, handlers.volume_changed)
         workers: list[Worker] = [*controllers]
-        super().__init__(caches, *(workers or [Idle()]), told_first=False)
+        super().__init__(caches, *(workers or [Idle()]), first_look=self._look)
         self.beside("resizer/pods", Loop(self._pods.run))
         self.beside("resizer/events", events)
+
+    async def _look(self) -> None:
+        for _, handlers in self._parts:
+            handlers.look_at_all()
 
     def driver_returned(self) -> None:
         """The driver was away and is back: any failure may have been due to that."""

@@ -14,6 +14,7 @@ from mooring.api.meta import Key, annotation, key_of
 from mooring.api.storage import VolumeAttributesClass
 from mooring.control.slim import changed
 from mooring.kube.cache.informer import Cause, Change
+from mooring.kube.cache.store import newest_first
 from mooring.sidecars.resizer import names
 from mooring.sidecars.resizer.claim_controller import ClaimController
 from mooring.sidecars.resizer.decision import volume_changed
@@ -64,6 +65,10 @@ class EventHandlers:
         others_have_acted: Callable[[PersistentVolumeClaim, PersistentVolumeClaim], bool] = nobody_has_acted,
     ) -> None:
         self._view, self._claims, self._facts, self._others_have_acted = view, claims, facts, others_have_acted
+
+    def look_at_all(self) -> None:
+        """A term begins."""
+        self._claims.controller.add_later(map(key_of, newest_first(self._view.claims.values())))
 
     def claim_changed(self, change: Change[PersistentVolumeClaim]) -> Iterable[Key]:
         if change.new is None:

@@ -29,7 +29,7 @@ from mooring.csi.capabilities import DriverInfo
 from mooring.csi.driver import Driver
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.kube.cache.informer import Cause, Change, Informer
-from mooring.kube.cache.store import Store
+from mooring.kube.cache.store import Store, newest_first
 from mooring.kube.cluster import EVERYTHING, Selection, order
 from mooring.sidecars.snapshotter.decide import decide_content
 from mooring.sidecars.snapshotter.decision import Action, Failure
@@ -74,10 +74,14 @@ class Snapshotter(Manager):
         group_classes = Store() if groups is None else groups.classes.store
         view = View(capabilities, singles.contents.store, singles.classes.store, Memory(), options, group_contents, group_classes)
         self._parts = [ContentController(runtime, row, view, caches_of[row.noun], driver, self.events) for row in rows]
-        super().__init__(shared, *(part.controller for part in self._parts), told_first=False)
+        super().__init__(shared, *(part.controller for part in self._parts), first_look=self._look)
         self.beside("snapshotter/events", self.events)
         for part, row in zip(self._parts, rows, strict=True):
             part.watch(caches_of[row.noun], singles.contents)
+
+    async def _look(self) -> None:
+        for part in self._parts:
+            part.look_at_all()
 
     def driver_returned(self) -> None:
         """The driver was away and is back: any failure may have been due to that."""
@@ -120,6 +124,10 @@ class ContentController:
         self.controller.retry_now(content.metadata.name for content in contents if not is_ready(content))
 
     # -- changes
+
+    def look_at_all(self) -> None:
+        """A term begins."""
+        self.controller.add_later(content.metadata.name for content in newest_first(self._view.contents_of(self._row).values()))
 
     def _content_changed(self, change: Change[Any]) -> Iterator[str]:
         if change.new is None:
