@@ -52,6 +52,7 @@ ATTACH, DETACH, BIND, DELETE, GROW, SNAPSHOT, UNSNAPSHOT = (
     "snapshot deleted → content gone",
 )
 ATTACHMENT = "attachment → attached"
+WANTED = "pod → attachment made"
 KINDS = (ATTACH, DETACH, BIND, DELETE, GROW, SNAPSHOT, UNSNAPSHOT)
 
 
@@ -118,6 +119,16 @@ class ScaleLoad(Load):
         await self._cluster.create(VOLUME_ATTACHMENTS.whole(), {"metadata": {"name": name}, "spec": spec})
         await self._done(ATTACHMENT, ("attached", volume), began)
         await self._cluster.delete(VOLUME_ATTACHMENTS, name)
+        await self._done(DETACH, ("detached", volume), time.monotonic())
+
+    async def want(self) -> None:
+        """A pod comes to a node, so that its volume's attachment is made, which nobody carries out; then the pod goes."""
+        number = next(self._spares)
+        volume, pod = spare_name(number), f"{self._tag}-pod-{number}"
+        began = time.monotonic()
+        await self._cluster.create(PODS.whole(), a_pod(pod, node_name(number % self.size.nodes), volume), NS)
+        await self._done(WANTED, ("wanted", volume), began)
+        await self._cluster.delete(PODS, pod, NS, grace_period_s=0)
         await self._done(DETACH, ("detached", volume), time.monotonic())
 
     async def claim(self) -> None:
@@ -209,7 +220,9 @@ class ScaleLoad(Load):
         volume = event.object.spec.source.persistent_volume_name or ""
         if event.type is EventType.DELETED:
             self._seen["detached", volume].set()
-        elif event.object.status.attached:
+            return
+        self._seen["wanted", volume].set()
+        if event.object.status.attached:
             self._seen["attached", volume].set()
 
     def _claim_changed(self, event: WatchEvent[PersistentVolumeClaim]) -> None:

@@ -29,16 +29,23 @@ MANAGER = (
 ALL_IN_ONE = "attacher,provisioner,resizer,snapshotter,snapshot-controller,attachdetach,binder"
 _RENAMED = 'hostname "$0" && exec "$@"'
 _BINDING = ",".join(MANAGER[1:])
+_KUBE_ELECTION = "--leader-elect"
+ATTACHER = "csi-attacher"
+ATTACH_DETACH = {GO: "attach/detach and binder", EACH: "attach/detach"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """One process. name: what the tables call it, the same for both contenders where both have it. has_loop: its turns can be measured."""
+    """One process. name: what the tables call it, the same for both contenders where both have it. has_loop: its turns can be measured.
+
+    election: the flag by which it stands for election; its last one counts.
+    """
 
     name: str
     command: tuple[str, ...]
     has_driver: bool = False
     has_loop: bool = True
+    election: str = "--leader-election"
 
 
 def parts(contender: str) -> tuple[Part, ...]:
@@ -49,7 +56,9 @@ def parts(contender: str) -> tuple[Part, ...]:
         return (
             *(Part(name, (str(binary(name)), *NO_LIMIT), has_driver=True, has_loop=False) for name in SIDECARS),
             *(Part(name, (str(binary(name)), *NO_LIMIT), has_loop=False) for name in CONTROLLERS),
-            Part("attach/detach and binder", (*manager, "--leader-elect=false", "--secure-port=0"), has_loop=False),
+            Part(
+                "attach/detach and binder", (*manager, "--leader-elect=false", "--secure-port=0"), has_loop=False, election=_KUBE_ELECTION
+            ),
         )
     mooring = str(SCRIPTS / "mooring")
     if contender == ONE:
@@ -58,7 +67,7 @@ def parts(contender: str) -> tuple[Part, ...]:
     return (
         *(Part(name, (str(SCRIPTS / name), *NO_LIMIT), has_driver=True) for name in SIDECARS),
         *(Part(name, (str(SCRIPTS / name), *NO_LIMIT)) for name in CONTROLLERS),
-        Part("attach/detach", (mooring, "attachdetach", "--leader-elect=false", *NO_LIMIT)),
+        Part("attach/detach", (mooring, "attachdetach", "--leader-elect=false", *NO_LIMIT), election=_KUBE_ELECTION),
         Part("binder", (mooring, "binder", f"--controllers={_BINDING}", *NO_LIMIT)),
     )
 
@@ -152,7 +161,7 @@ class Replicas:
 
     def start(self) -> Process:
         number = len(self.processes)
-        command = ("unshare", "--uts", "sh", "-c", _RENAMED, f"replica-{number}", *self._part.command, "--leader-election")
+        command = ("unshare", "--uts", "sh", "-c", _RENAMED, f"replica-{number}", *self._part.command, self._part.election)
         part = dataclasses.replace(self._part, command=command, has_loop=False)
         made = _started(part, self._plane, self._driver, f"{self._tag}-{number}")
         self.processes.append(made)

@@ -7,14 +7,14 @@ import dataclasses
 import os
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from bench.contender import Strangers
 from bench.load import a_load
-from bench.scale.churn import ATTACH, ATTACHMENT, BIND, GROW, KINDS, SNAPSHOT, ScaleLoad, spares_for
+from bench.scale.churn import ATTACH, ATTACHMENT, BIND, GROW, KINDS, SNAPSHOT, WANTED, ScaleLoad, spares_for
 from bench.scale.lived import Size
-from bench.scale.peers import ONE, Peers, Process, at_work, replicas
+from bench.scale.peers import ATTACH_DETACH, ATTACHER, GO, ONE, Peers, Process, at_work, replicas
 from bench.scale.rest import SAMPLE_S, Sample, rested_at
 from tests.support.control_plane import ControlPlane
 
@@ -32,7 +32,7 @@ class Load:
     @property
     def spares(self) -> int:
         """What one round takes: churn, three that wait at the start, and two for each change of leaders."""
-        return spares_for(self.rate, self.seconds) + 7
+        return spares_for(self.rate, self.seconds) + 9
 
 
 @dataclasses.dataclass
@@ -42,8 +42,9 @@ class Run:
     first_s: from the start until what waited was done, by kind. settled_s: until that and all processes were at rest. rest_*: of a second
     at rest. latencies: by kind, all of them. *_turn_s: the longest turn of any process' loop, until all were at rest and from there on; 0
     where none can be seen. handover_s, takeover_s: from SIGTERM and from SIGKILL for the attacher that leads, with a second one beside it,
-    until what was made at that moment is attached; None where the attacher is no program of its own, and without root. strangers:
-    processors busy elsewhere, under churn.
+    until what was made at that moment is attached; wanting_s: from SIGTERM for the attach/detach controller that leads, until a pod that
+    came at that moment has its attachment. None where they are no programs of their own, and without root. strangers: processors busy
+    elsewhere, under churn.
     """
 
     first_s: Mapping[str, float]
@@ -64,6 +65,7 @@ class Run:
     strangers: float
     handover_s: float | None = None
     takeover_s: float | None = None
+    wanting_s: float | None = None
 
 
 class Rounds:
@@ -80,22 +82,27 @@ class Rounds:
             load.begin(self._size, first, first + self._load.spares)
             run = await self._whole(contender, load)
             if contender != ONE and os.geteuid() == 0:
-                run.handover_s = await self._leader_change(contender, load, signal.SIGTERM)
-                run.takeover_s = await self._leader_change(contender, load, signal.SIGKILL)
+                wanting = ATTACH_DETACH[contender], load.want, WANTED
+                run.handover_s = await self._leader_change(contender, load, signal.SIGTERM, ATTACHER, load.attach, ATTACHMENT)
+                run.takeover_s = await self._leader_change(contender, load, signal.SIGKILL, ATTACHER, load.attach, ATTACHMENT)
+                run.wanting_s = await self._leader_change(contender, load, signal.SIGTERM, *wanting)
             return run
 
-    async def _leader_change(self, contender: str, load: ScaleLoad, how: signal.Signals) -> float:
-        with replicas(contender, "csi-attacher", self._plane, self._driver, f"leaders-{self._number}-{how.name}") as attachers:
-            began, leader = time.monotonic(), attachers.start()
-            await load.attach()
+    async def _leader_change(
+        self, contender: str, load: ScaleLoad, how: signal.Signals, program: str, act: Callable[[], Awaitable[None]], kind: str
+    ) -> float:
+        tag = f"leaders-{self._number}-{program.replace('/', '-')}-{how.name}".replace(" ", "-")
+        with replicas(contender, program, self._plane, self._driver, tag) as programs:
+            began, leader = time.monotonic(), programs.start()
+            await act()
             filled_s = time.monotonic() - began
-            attachers.start()
+            programs.start()
             await asyncio.sleep(filled_s)  # a list of a large cluster takes as much of a processor all the time, as rest does
-            await _settled(attachers.processes, load.size.patience_s)
+            await _settled(programs.processes, load.size.patience_s, polls=contender == GO)
             leader.send(how)
             load.took_s.clear()
-            await load.attach()
-            return load.took_s[ATTACHMENT][0]
+            await act()
+            return load.took_s[kind][0]
 
     async def _whole(self, contender: str, load: ScaleLoad) -> Run:
         """All of it but the changes of leaders."""
@@ -107,7 +114,7 @@ class Rounds:
             with at_work(contender, self._plane, self._driver, f"scale-{self._number}") as peers:
                 first_s = await _firsts(load, peers, waiting, began)
                 await asyncio.wait(jobs)
-                settled = await _settled(peers.processes, load.size.patience_s)
+                settled = await _settled(peers.processes, load.size.patience_s, polls=contender == GO)
                 start = await load.asked() - asked
                 cpu = _cpu(peers)
                 rss, peak = _memory(peers), {one.name: one.peak_mib for one in peers.processes}
@@ -158,13 +165,13 @@ async def _firsts(load: ScaleLoad, peers: Peers, kinds: Mapping[str, object], be
     return found
 
 
-async def _settled(processes: Sequence[Process], patience_s: float) -> float:
+async def _settled(processes: Sequence[Process], patience_s: float, *, polls: bool) -> float:
     """The moment, on the monotonic clock, from which all of them together are at rest."""
     samples: list[Sample] = []
     async with asyncio.timeout(patience_s):
         while True:
             samples.append((time.monotonic(), sum(one.cpu_s for one in processes)))
-            rested = rested_at(samples, len(processes))
+            rested = rested_at(samples, len(processes), polls=polls)
             if rested is not None:
                 return rested
             await asyncio.sleep(SAMPLE_S)

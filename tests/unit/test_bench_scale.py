@@ -205,6 +205,13 @@ def test_rest_is_a_level_that_stays_whatever_its_height(loads: list[float], rest
     assert rested == rested_at(samples_of(loads), programs=1)
 
 
+def test_programs_that_never_poll_are_at_work_while_they_take_a_level_that_stays() -> None:
+    busy = [1.0] * (2 * len(CALM))
+    assert rested_at(samples_of([*WORK, *busy]), programs=1) is not None
+    assert rested_at(samples_of([*WORK, *busy]), programs=1, polls=False) is None
+    assert rested_at(samples_of([*WORK, *busy, *CALM]), programs=1, polls=False) == 100.0 + SAMPLE_S * len([*WORK, *busy])
+
+
 def test_what_several_programs_take_beside_their_work_is_rest() -> None:
     loads = [*WORK, *([0.0, 0.0, 0.0, 0.0, 12 * SHARE, 0.0, 0.0, 0.0] * 3)]
     assert rested_at(samples_of(loads), programs=3) == 110.0
