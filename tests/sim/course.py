@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
 from mooring.base import log
+from tests.sim.disorder import disorder
 from tests.sim.standing import StandingLoop, WorldGroup
 from tests.sim.story import Broken, Story
 from tests.sim.world import SimWorld
@@ -97,7 +98,7 @@ def lived(
     verbosity: int = 0,
 ) -> Outcome:
     """The outcome of a course. bug, cuts: what is planted and cut already, for the report. verbosity: of the log."""
-    with seldom_collected(), watched_log(course, verbosity):
+    with seldom_collected(), watched_log(course, verbosity), disorder(seed):
         loop = (make_loop or BoundedLoop)(seed)
         try:
             with asyncio.Runner(loop_factory=lambda: loop) as runner:

@@ -13,6 +13,7 @@ import argparse
 import concurrent.futures
 import dataclasses
 import functools
+import itertools
 import math
 import os
 import subprocess
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.sim.__main__ import PARTS
+from tests.sim.disorder import DISORDER_FROM
 from tests.sim.points.table import SCRIPTS
 from tests.sim.sizes.scenarios import SCENARIOS
 from tests.sim.states.shares import ROOMS
@@ -80,7 +82,7 @@ def is_clean(line: str) -> bool:
 
 
 def whole(seeds: int) -> Iterator[Chunk]:
-    """seeds: of each part."""
+    """seeds: of each part; a tenth as many lives have queues without an order."""
     for room in ROOMS:
         shares = shares_of(_states_count(room))
         for share in range(shares):
@@ -90,9 +92,9 @@ def whole(seeds: int) -> Iterator[Chunk]:
         yield Chunk(f"points {script}", ("tests.sim.points", script))
     for scenario in SCENARIOS:
         yield Chunk(f"sizes {scenario}", ("tests.sim.sizes", "--whole", "--scenario", scenario))
-    for part in PARTS:
-        for first in range(0, seeds, LIVES):
-            count = min(LIVES, seeds - first)
+    for part, lives in itertools.product(PARTS, (range(seeds), range(DISORDER_FROM, DISORDER_FROM + seeds // 10))):
+        for first in lives[::LIVES]:
+            count = min(LIVES, lives.stop - first)
             ran = "--part", part, "--from", str(first), "--seeds", str(count), "--keep-going", "--jobs", "1"
             yield Chunk(f"lives {part} {first}-{first + count - 1}", ("tests.sim", *ran))
 
