@@ -56,9 +56,7 @@ def parts(contender: str) -> tuple[Part, ...]:
         return (
             *(Part(name, (str(binary(name)), *NO_LIMIT), has_driver=True, has_loop=False) for name in SIDECARS),
             *(Part(name, (str(binary(name)), *NO_LIMIT), has_loop=False) for name in CONTROLLERS),
-            Part(
-                "attach/detach and binder", (*manager, "--leader-elect=false", "--secure-port=0"), has_loop=False, election=_KUBE_ELECTION
-            ),
+            Part(ATTACH_DETACH[GO], (*manager, "--leader-elect=false", "--secure-port=0"), has_loop=False, election=_KUBE_ELECTION),
         )
     mooring = str(SCRIPTS / "mooring")
     if contender == ONE:
@@ -67,7 +65,7 @@ def parts(contender: str) -> tuple[Part, ...]:
     return (
         *(Part(name, (str(SCRIPTS / name), *NO_LIMIT), has_driver=True) for name in SIDECARS),
         *(Part(name, (str(SCRIPTS / name), *NO_LIMIT)) for name in CONTROLLERS),
-        Part("attach/detach", (mooring, "attachdetach", "--leader-elect=false", *NO_LIMIT), election=_KUBE_ELECTION),
+        Part(ATTACH_DETACH[EACH], (mooring, "attachdetach", "--leader-elect=false", *NO_LIMIT), election=_KUBE_ELECTION),
         Part("binder", (mooring, "binder", f"--controllers={_BINDING}", *NO_LIMIT)),
     )
 

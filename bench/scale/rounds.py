@@ -82,9 +82,9 @@ class Rounds:
             load.begin(self._size, first, first + self._load.spares)
             run = await self._whole(contender, load)
             if contender != ONE and os.geteuid() == 0:
-                wanting = ATTACH_DETACH[contender], load.want, WANTED
-                run.handover_s = await self._leader_change(contender, load, signal.SIGTERM, ATTACHER, load.attach, ATTACHMENT)
-                run.takeover_s = await self._leader_change(contender, load, signal.SIGKILL, ATTACHER, load.attach, ATTACHMENT)
+                attaching, wanting = (ATTACHER, load.attach, ATTACHMENT), (ATTACH_DETACH[contender], load.want, WANTED)
+                run.handover_s = await self._leader_change(contender, load, signal.SIGTERM, *attaching)
+                run.takeover_s = await self._leader_change(contender, load, signal.SIGKILL, *attaching)
                 run.wanting_s = await self._leader_change(contender, load, signal.SIGTERM, *wanting)
             return run
 

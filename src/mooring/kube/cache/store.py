@@ -109,7 +109,7 @@ class Store(Generic[T]):
 
     def places(self) -> dict[str, None]:
         """Where all objects are, the newest first; `at` gives what is there."""
-        return dict.fromkeys(map(_place, newest_first(self.values())))
+        return dict.fromkeys(sorted(self._objects, key=lambda place: _version(self._objects[place]), reverse=True))
 
     def at(self, place: str) -> T:
         return self._objects[place]
