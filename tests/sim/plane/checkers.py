@@ -110,7 +110,7 @@ def _storage(world: PlaneWorld) -> Iterator[Complaint]:
             if (handle, node) not in wanted:
                 yield "I9", f"{handle} is published at {node}, nobody wants it there"
     for handle, node in sorted(wanted):
-        if node not in world.backend.published[handle]:
+        if node not in world.backend.published[handle] and (handle, node) not in world.laws.untrue:
             yield "I7", f"{handle} is wanted on {node}, and published on {sorted(world.backend.published[handle])}"
     for name, pv in world.laws.volumes.items():
         finalizers = pv["metadata"].get("finalizers") or ()

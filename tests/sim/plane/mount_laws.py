@@ -14,13 +14,17 @@ from tests.sim.plane.stands import Attachment, Pair, Stands
 
 
 class MountLaws(Stands):
-    """torn: what hands have taken away, so that nobody knows whether it is published there. excused: detached under a mount by right."""
+    """torn: what hands have taken away, so that nobody knows whether it is published there.
+
+    excused: detached under a mount by right. untrue: published nowhere, while an attachment from a backup says so.
+    """
 
     def __init__(self, plan: Plan, backend: Any, now: Callable[[], float], fail: Callable[[str, str], None]) -> None:
         super().__init__(plan, now)
         self._backend, self._fail = backend, fail
         self.torn: set[Pair] = set()
         self.excused: set[Pair] = set()
+        self.untrue: set[Pair] = set()
         self.mounted: dict[Pair, float] = {}  # since when
         self.counts: Counter[str] = Counter()
         self._blind: set[Pair] = set()  # published by an attacher that could not know of the attachment's end
@@ -43,6 +47,7 @@ class MountLaws(Stands):
 
     def is_published(self, handle: str, node: str) -> None:
         """The driver is about to publish. One attacher never has a volume on two nodes; of two, each may have seen one attachment alone."""
+        self.untrue.discard((handle, node))
         if self._plan.attachers > 1 and any(one.name in self.late for one in self._of_handle(handle)):
             return
         others = {other for other in self._backend.published[handle] if other != node and (handle, other) not in self.torn | self._blind}
@@ -58,7 +63,7 @@ class MountLaws(Stands):
     def mounts(self, node: str, handle: str) -> None:
         pair = (handle, node)
         marked_twice = self._plan.attachers > 1  # the older one may mark an attachment that the other has begun to end
-        if node not in self._backend.published[handle] and pair not in self.excused and not marked_twice:
+        if node not in self._backend.published[handle] and pair not in self.excused | self.untrue and not marked_twice:
             self._fail("I6", f"{node} mounts {handle}, which is not published there")
         self.mounted.setdefault(pair, self._now())
 
@@ -75,6 +80,12 @@ class MountLaws(Stands):
         """Somebody has deleted the attachment, whatever is mounted."""
         if name in self._pairs:
             self.excused.add(self._pairs[name])
+
+    def is_restored(self, name: str) -> None:
+        """The attachment of this name is as a backup has it: nobody can know that what it says is not so any more."""
+        handle, node = self._pairs.get(name, ("", ""))
+        if handle and node not in self._backend.published[handle]:
+            self.untrue.add((handle, node))
 
     def tears(self, one: Attachment) -> None:
         """The attachment was torn away; what was attached is detached by hand."""

@@ -120,6 +120,8 @@ class UserActs:
         while left:
             kind, obj = left.pop(self._randomness.below(len(left)))
             await self._hands.make_again(kind, {**obj, "metadata": {key: obj["metadata"][key] for key in _KEPT if key in obj["metadata"]}})
+            if kind is VOLUME_ATTACHMENTS:
+                self._laws.is_restored(obj["metadata"]["name"])
 
     # -- classes
 

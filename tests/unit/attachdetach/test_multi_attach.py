@@ -261,6 +261,29 @@ async def test_of_two_attachments_the_node_that_has_it_mounted_keeps_it():
 
 
 @in_virtual_time
+@pytest.mark.parametrize("mounts", [True, False])
+async def test_of_two_attachments_a_node_that_waits_to_mount_is_not_told_while_another_is(mounts: bool):
+    """A kubelet says that a volume is in use before it is told that it may mount it. Its attachment came back with a backup."""
+    world = AttachDetachWorld()
+    volume, one, two = await world.volume(), await world.node(), await world.node()
+    first = await world.pod(one, volume)
+    async with world.controlling():
+        await world.attach(volume, one)
+        await world.wait_reported(one, volume)
+        if mounts:
+            await world.set_in_use(one, volume)
+        await world.pod(two, volume)
+        await world.set_in_use(two, volume)
+        await world.make_va(volume, two)
+        await world.settle(100)
+        assert ([volume.unique], []) == (await world.reported(one), await world.reported(two))
+        await world.delete_pod(first)
+        await world.set_in_use(one)
+        await world.wait_reported(two, volume)
+        assert [] == await world.reported(one)
+
+
+@in_virtual_time
 async def test_27c2_a_wait_for_another_node_stays_visible() -> None:
     async with attaching() as world:
         await blocked(world)

@@ -106,11 +106,15 @@ def is_to_be_reported(volume: Volume, place: Place, rules: Rules, now: Instant) 
 def place_ahead(volume: Volume, place: Place) -> Place | None:
     """The place that keeps a volume for a single node from this one, although it is attached here, too; None for no such place.
 
-    Two attachments are there where another controller made one of them, or a request of a process that died was carried out late.
+    Two attachments are there where another controller made one of them, a request of a process that died was carried out late, or one was
+    restored from a backup. A node may have in use what it only waits to mount, until it is told that it may: so of two nodes that have the
+    volume in use the one that was told so is ahead.
     """
-    if not volume.single_node or place.mounted or place.reported:
+    if not volume.single_node or place.reported:
         return None
     attached = [one for one in volume.places.values() if one.mounted or (one.attachment is not None and one.attachment.status.attached)]
+    if place.mounted:
+        return min((one for one in attached if one.reported), key=_seniority, default=None)
     first = min(attached, key=_seniority, default=place)
     return None if first is place else first
 
