@@ -36,10 +36,9 @@ class Stores:
         meta = {"uid": f"uid-{body['metadata']['name']}", **body["metadata"], "resourceVersion": str(self._version)}
         obj = typed({**body, "metadata": meta})
         store = self._stores[body["kind"]]
-        old = store.get(Key(obj.metadata.namespace, obj.metadata.name))
         store.apply(obj)
         if body["kind"] == "PersistentVolume":
-            self.available.move(old, obj)
+            self.available.move(obj.metadata.name, obj)
 
     def of(self, kind: str) -> Store[Any]:
         return self._stores[kind]

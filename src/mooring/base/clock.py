@@ -5,13 +5,17 @@ import datetime
 import functools
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
+
+T = TypeVar("T")
 
 Instant = float
 """Seconds on the monotonic clock of the running loop. Only differences mean anything."""
+
+ITEMS_IN_TURN: Final = 1000
 
 
 class Clock(Protocol):
@@ -44,6 +48,14 @@ class LoopClock:
 async def give_way() -> None:
     """Others have their turn. No clock's time passes, and no order is told of it."""
     await asyncio.sleep(0)
+
+
+async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
+    """These items. Others have their turn after every ITEMS_IN_TURN of them: they may change what the items are about."""
+    for number, item in enumerate(items, start=1):
+        yield item
+        if number % ITEMS_IN_TURN == 0:
+            await give_way()
 
 
 class SharedClock(LoopClock):

@@ -7,18 +7,35 @@ in a backlog, and what happens meanwhile is done first.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 import msgspec
 
+from mooring.api.meta import Object
+from mooring.kube.cache.reader import Reader
+from mooring.kube.cache.store import newest_first
+
 K = TypeVar("K", bound=Hashable)
+T = TypeVar("T", bound=Object)
+
+
+def newest_keys(objects: Reader[T], key: Callable[[T], K | None]) -> Iterator[K | None]:
+    """A source: the keys of these objects, what has changed last first. key: None for an object that needs no look.
+
+    The cache is read when the first key is asked for.
+    """
+    return map(key, _when_asked(objects))
+
+
+def _when_asked(objects: Reader[T]) -> Iterator[T]:
+    yield from newest_first(objects.values())
 
 
 class _Source(msgspec.Struct, Generic[K]):
     """keys: what is still to be looked up. begun: those that were worked on since; of all sources that came together."""
 
-    keys: Iterator[K]
+    keys: Iterator[K | None]
     begun: set[K]
 
 
@@ -32,13 +49,16 @@ class Backlog(Generic[K]):
         """True while a source may have another key."""
         return bool(self._sources)
 
-    def put(self, sources: Iterable[Iterable[K]]) -> None:
-        """Each key of these sources is due once from now on, whichever of them has it."""
+    def put(self, sources: Iterable[Iterable[K | None]]) -> None:
+        """Each key of these sources is due once from now on, whichever of them has it.
+
+        A source has None in place of a key that needs no look: so one step is short, however few of a hundred thousand do.
+        """
         begun: set[K] = set()
         self._sources.extend(_Source(iter(keys), begun) for keys in sources)
 
     def draw(self) -> K | None:
-        """One step: the next key of a source. None when that was at its end, or its key has been worked on since."""
+        """One step: the next key of a source. None when that was at its end, or its key needs no look, or has been worked on since."""
         source = self._sources.popleft()
         for key in source.keys:
             self._sources.append(source)

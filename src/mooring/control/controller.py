@@ -125,8 +125,11 @@ class Controller(Generic[K]):
         """The key is reconciled as soon as a worker is free."""
         self._queue.add(key)
 
-    def add_later(self, *sources: Iterable[K]) -> None:
-        """Each of these keys is reconciled once, when nothing else waits. sources: asked in turns, for one key at a time."""
+    def add_later(self, *sources: Iterable[K | None]) -> None:
+        """Each of these keys is reconciled once, when nothing else waits.
+
+        sources: asked in turns, for one key at a time; None is no key.
+        """
         self._queue.add_later(*sources)
 
     def add_after(self, key: K, seconds: float) -> None:

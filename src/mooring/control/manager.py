@@ -10,7 +10,7 @@ key, and when the last one has ended, everything beside them finishes its own wo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from mooring.base.errors import first_of
@@ -115,9 +115,9 @@ class Manager:
     """The whole of a program: one object for one term of leadership.
 
     workers: controllers, and parts made of them. prepare: awaited before the controllers work, while the caches are being filled.
-    first_look: where it is given, the handlers are not told of each object that is there. It is awaited once the caches are filled, before
-    the controllers work: it learns what decisions read beside the caches, and puts all keys that need a look into backlogs
-    (`Controller.add_later`). So the first look at a large cluster is in nobody's way.
+    first_looks: with them, the handlers are not told of each object that is there. They are awaited once the caches are filled, one after
+    the other, before the controllers work: they learn what decisions read beside the caches, and put all keys that need a look into
+    backlogs (`Controller.add_later`). So the first look at a large cluster is in nobody's way.
     """
 
     def __init__(
@@ -125,10 +125,10 @@ class Manager:
         caches: Caches,
         *workers: Worker,
         prepare: Callable[[], Awaitable[None]] | None = None,
-        first_look: Callable[[], Awaitable[None]] | None = None,
+        first_looks: Sequence[Callable[[], Awaitable[None]]] = (),
     ) -> None:
         self.caches = caches
-        self._workers, self._prepare, self._first_look = workers, prepare, first_look
+        self._workers, self._prepare, self._first_looks = workers, prepare, first_looks
         self._beside: dict[str, Worker] = {}
         self._work = WorkerGroup()
 
@@ -164,16 +164,17 @@ class Manager:
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            helpers = self.caches.start(group, telling=self._first_look is None)
+            helpers = self.caches.start(group, telling=not self._first_looks)
             helpers += [group.create_task(what.run(), name=name) for name, what in self._beside.items()]
             if self._prepare is not None:
                 await self._prepare()
-            if self._first_look is None:
-                await self.caches.synced()
-            else:
+            if self._first_looks:
                 await self.caches.filled()
                 self.caches.looked()
-                await self._first_look()
+                for look in self._first_looks:
+                    await look()
+            else:
+                await self.caches.synced()
             _log.info(2, "caches synced")
             async with self._work.workers() as workers:
                 for number, worker in enumerate(self._workers):

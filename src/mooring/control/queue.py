@@ -118,17 +118,18 @@ class WorkQueue(Generic[K]):
         if key not in self._processing:
             self._enqueue(key)
 
-    def add_later(self, *sources: Iterable[K]) -> None:
+    def add_later(self, *sources: Iterable[K | None]) -> None:
         """Each of these keys is added once, unless it was worked on meanwhile, one at a time: whenever a worker finds no other key.
 
-        sources: asked in turns, and each for its next key only then.
+        sources: asked in turns, and each for its next key only then; None is no key (`Backlog.put`).
         """
         if self._closed:
             return
         order = ORDER.get()
         if order is not None and order.directs:  # it knows by itself when each of them was begun with
             for key in itertools.chain(*sources):
-                self.add(key)
+                if key is not None:
+                    self.add(key)
             return
         self._backlog = self._backlog or Backlog()
         self._backlog.put(sources)

@@ -231,10 +231,10 @@ BUGS: Final[Mapping[str, Bug]] = {
     "let-go-too-early": Bug(_objects_go_before_the_end_is_written, {"made-again", "deleted-kept", "dying-stored"}, first_seed=17),
     "whose-unasked": Bug(_whose_is_not_asked, {"deleted-in-use", "deleted-wanted"}, first_seed=11),
     "namesakes-ours": Bug(_namesakes_are_ours, {"leaked"}, first_seed=160),
-    "unconfirmed-publishes-unwritten": Bug(_unconfirmed_publishes_are_not_written, {"leaked"}, first_seed=48),
+    "unconfirmed-publishes-unwritten": Bug(_unconfirmed_publishes_are_not_written, {"leaked"}, first_seed=1_000_102),
     "same-intents-unchecked": Bug(_same_intents_are_not_looked_up, {"create-unwritten"}, first_seed=178),
     "imports-unseen": Bug(_imports_are_not_seen, {"shared-volume", "deleted-imported"}, first_seed=2),
-    "dying-asked-for": Bug(_dying_volumes_are_asked_for, {"dying-stored"}, first_seed=239),
+    "dying-asked-for": Bug(_dying_volumes_are_asked_for, {"dying-stored"}, first_seed=1_000_020),
     "denials-deletions": Bug(_denials_are_deletions, {"leaked"}, first_seed=579),
     "failed-writes-undone": Bug(_failed_writes_changed_nothing, {"create-unwritten"}, first_seed=178),
 }

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from unittest import mock
 
-from mooring.cluster.binder.available_volumes import AvailableVolumes
+from mooring.cluster.binder.caches import BindingCaches
 from mooring.cluster.binder.volumes import decide as binding
 from mooring.control.event_correlation import Correlator
 from mooring.control.event_once import EventOnce
@@ -154,13 +154,13 @@ def _new_places_are_not_seen() -> _Plant:
 
 def _changes_of_volumes_are_not_indexed() -> _Plant:
     """A volume that comes to be free, or is no longer, by a change of its object, is not seen so."""
-    move = AvailableVolumes.move
+    index = BindingCaches._index_available
 
-    def moved(self: AvailableVolumes, old: Any, new: Any) -> None:
-        if old is None or new is None:
-            move(self, old, new)
+    def indexed(self: BindingCaches, change: Any) -> None:
+        if change.old is None or change.new is None:
+            index(self, change)
 
-    return mock.patch.object(AvailableVolumes, "move", moved)
+    return mock.patch.object(BindingCaches, "_index_available", indexed)
 
 
 def _damaged_references_release() -> _Plant:
@@ -174,7 +174,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     ),
     "places-by-key": Bug(_places_are_compared_by_key, {"claim-pending", "intent-left"}, first_seed=35),
     "orphans-claims-unseen": Bug(_claims_and_pods_mean_nothing, {"orphan-meant"}, first_seed=44),
-    "success-settles-all": Bug(_success_settles_all_requests, {"leaked"}, first_seed=48),
+    "success-settles-all": Bug(_success_settles_all_requests, {"leaked"}, first_seed=1_000_064),
     "later-dropped": Bug(_later_intents_are_dropped, {"later-lost"}, first_seed=22),
     "policies-pass": Bug(_policies_pass, {"intent-left"}, first_seed=91),
     "snapshots-held": Bug(_all_that_wait_hold_a_snapshot, {"snapshot-held"}, first_seed=274),

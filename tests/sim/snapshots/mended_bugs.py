@@ -15,10 +15,10 @@ from mooring.cluster.snapshots import decide as controller_decide
 from mooring.cluster.snapshots import decide_deletion, decide_protection
 from mooring.cluster.snapshots import reconcile as controller_reconcile
 from mooring.cluster.snapshots import view as controller_view
-from mooring.cluster.snapshots.controller import Found, SnapshotQueue
+from mooring.cluster.snapshots.controller import SnapshotQueue
 from mooring.cluster.snapshots.decision import BindContent
+from mooring.cluster.snapshots.own_writes import ComingContents, Found, LostWrites
 from mooring.cluster.snapshots.reconcile import Reconciler as ControllerReconciler
-from mooring.cluster.snapshots.unanswered import ComingContents, LostWrites
 from mooring.control.decision import Decision, Failed
 from mooring.control.result import Stale
 from mooring.kube.cache.informer import Cause

@@ -11,9 +11,9 @@ import pytest
 from mooring.api.core import NODES
 from mooring.api.meta import Kind
 from mooring.apiserver.local import ServerFaults
-from mooring.control.runtime import Runtime
 from mooring.kube.errors import ServerError
 from tests.support.attachdetaching import AttachDetachWorld, Vol
+from tests.support.explained import Explained
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.attachdetach.test_bad_input import import_again
 
@@ -22,30 +22,21 @@ pytestmark = in_virtual_time
 COUNT, LOOKS, REPORTS = 60, "attachdetach-volumes", "attachdetach-nodes"
 
 
-class ExplainedWorld(AttachDetachWorld):
-    """decided: each controller and key that was reconciled, in order."""
+class ExplainedWorld(Explained, AttachDetachWorld):
+    """has_looked: at a volume."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.decided: list[tuple[str, str]] = []
         self.has_looked = asyncio.Event()
-        self._because: dict[tuple[str, str], object] = {}
 
-    @property
-    def runtime(self) -> Runtime:
-        return Runtime(self.cluster, self.clock, self.randomness, self.metrics, self._note)
-
-    def _note(self, controller: str, key: object, because: object) -> None:
-        what = controller, str(key)
-        if self._because.get(what) is not because:  # else it is what came of a decision
-            self.decided.append(what)
-        self._because[what] = because
+    def explains(self, controller: str, key: object, because: object) -> None:
+        super().explains(controller, key, because)
         if controller == LOOKS:
             self.has_looked.set()
 
     def looked_at(self) -> list[str]:
         """The volumes among them."""
-        return [key for controller, key in self.decided if controller == LOOKS]
+        return self.keys_of(LOOKS)
 
     async def settled(self, count: int = COUNT) -> list[Vol]:
         """Volumes that are attached and reported, each with its pod, two on a node."""

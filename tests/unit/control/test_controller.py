@@ -487,7 +487,7 @@ async def test_a_first_look_is_in_nobodys_way(looks_first: bool, is_standby: boo
     async def look() -> None:
         controller.add_later(node.metadata.name for node in newest_first(nodes.store.values()))
 
-    manager = Manager(caches, controller, first_look=look if looks_first else None)
+    manager = Manager(caches, controller, first_looks=[look] if looks_first else ())
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(manager.follow())] if is_standby else []
         await asyncio.sleep(10)
@@ -520,7 +520,7 @@ async def test_a_share_that_ends_before_its_first_look_has_nothing_to_leave() ->
     async def look() -> None:
         raise AssertionError("nothing is filled")
 
-    manager = Manager(share, first_look=look)
+    manager = Manager(share, first_looks=[look])
     async with asyncio.TaskGroup() as group:
         running = group.create_task(manager.run())
         await asyncio.sleep(1)

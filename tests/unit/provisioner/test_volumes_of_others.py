@@ -313,8 +313,8 @@ async def test_a_volume_that_is_being_stored_is_not_deleted_for_a_claim_that_was
     assert isinstance(world.driver, AnsweringDriver)
     world.driver.answers = [an_answer(), an_answer(capacity_bytes=1)]
     await world.make_class()
-    await world.make_claim()
     await world.make_claim("other")
+    await world.make_claim()
     async with world.provisioning():
         assert "vol-x" == (await world.provisioned())["spec"]["csi"]["volumeHandle"]
         assert 'the volume "vol-x" is being stored for another claim' == await world.failed(name="other")
@@ -328,8 +328,8 @@ async def test_a_volume_that_is_being_deleted_is_not_deleted_for_another_claim_t
     world.driver.answers = [an_answer(capacity_bytes=1), an_answer(capacity_bytes=1)]
     gate = world.driver.gate(DELETE)
     await world.make_class()
-    await world.make_claim()
     await world.make_claim("other")
+    await world.make_claim()
     async with world.provisioning():
         await world.failed('the volume "vol-x" is another claim\'s, and is being deleted', name="other")
         gate.set()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mooring.api.snapshot_names import AS_SOURCE_FINALIZER
-from mooring.cluster.snapshots.controller import Found, is_news
+from mooring.cluster.snapshots.own_writes import Found, is_news
 from mooring.kube.cache.informer import Cause, Change
 from tests.support.builders import DELETED, Json, a_group_content, a_new_snapshot, a_snapshot_class, typed
 from tests.support.cluster_world import HeldWatch

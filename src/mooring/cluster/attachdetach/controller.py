@@ -72,7 +72,7 @@ class AttachDetach(Manager):
         events = EventRecorder(runtime.cluster, COMPONENT, clock=runtime.clock, randomness=runtime.randomness)
         unresolved = Unresolved(view, events, runtime.clock)
         self._pods: Controller[Key] = Controller(runtime, "attachdetach-pods", unresolved.reconcile, workers=1, label="pod", log=log)
-        super().__init__(caches, self._volumes, self._nodes, self._pods, first_look=self._look)
+        super().__init__(caches, self._volumes, self._nodes, self._pods, first_looks=[self._look])
         metrics = self._metrics = runtime.metrics.once(AttachDetachMetrics)
         self.beside("attachdetach/events", events)
         self._handlers = EventHandlers(view, self._volumes, self._nodes, self._pods, metrics, runtime.clock)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from typing import Final
 
 from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, key_of
@@ -12,7 +11,7 @@ from mooring.api.nodes import is_out_of_service, is_ready
 from mooring.api.pods import Pod
 from mooring.api.storage import CSIDriver, VolumeAttachment
 from mooring.api.volume_names import split_unique_name
-from mooring.base.clock import Clock, Instant, give_way
+from mooring.base.clock import Clock, Instant, in_turns
 from mooring.cluster.attachdetach.decision import report_written
 from mooring.cluster.attachdetach.identity import identity_of, is_managed
 from mooring.cluster.attachdetach.metrics import AttachDetachMetrics
@@ -22,9 +21,6 @@ from mooring.control.controller import Controller
 from mooring.control.slim import changed
 from mooring.kube.cache.informer import Change
 from mooring.kube.cache.store import newest_first
-
-SORTED_IN_TURN: Final = 1000
-"""Attachments that are sorted at the beginning of a term before others get their turn."""
 
 
 class EventHandlers:
@@ -51,10 +47,8 @@ class EventHandlers:
         for node in view.nodes.values():
             self._met(node, now)
         attachments, pods = newest_first(view.attachments.values()), newest_first(view.pods.values())
-        for number, attachment in enumerate(attachments, start=1):
+        async for attachment in in_turns(attachments):
             view.sort(attachment)
-            if number % SORTED_IN_TURN == 0:
-                await give_way()
         self._volumes.add_later(
             itertools.chain.from_iterable(map(view.volumes_of_attachment, attachments)),
             itertools.chain.from_iterable(map(view.volumes_of_pod, pods)),

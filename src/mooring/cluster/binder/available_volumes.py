@@ -40,15 +40,18 @@ class AvailableVolumes:
 
     def __init__(self) -> None:
         self._shapes: dict[Shape, dict[Modes, list[tuple[Decimal, str]]]] = {}
+        self._places: dict[str, _Place] = {}
 
-    def move(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
-        """A volume has changed from one state to another."""
-        before, after = _place_of(old), _place_of(new)
+    def move(self, name: str, pv: PersistentVolume | None) -> None:
+        """The volume is now this; None: it is gone."""
+        before, after = self._places.get(name), None if pv is None else _place_of(pv)
         if before != after:
             if before is not None:
                 self._take(before)
+                del self._places[name]
             if after is not None:
                 self._put(after)
+                self._places[name] = after
 
     def fitting(self, shape: Shape, modes: frozenset[str], bytes_min: Decimal) -> Iterator[Iterator[str]]:
         """Names of volumes in groups of equal access modes, fewest first; each group smallest first."""
@@ -73,8 +76,8 @@ class AvailableVolumes:
                 del self._shapes[shape]
 
 
-def _place_of(pv: PersistentVolume | None) -> _Place | None:
-    if pv is None or not is_free(pv):
+def _place_of(pv: PersistentVolume) -> _Place | None:
+    if not is_free(pv):
         return None
     return shape_of_volume(pv), tuple(sorted(set(pv.spec.access_modes or ()))), (capacity_of(pv), pv.metadata.name)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from mooring.api.core import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PersistentVolume, PersistentVolumeClaim
+from mooring.api.meta import key_of
 from mooring.api.pods import PODS, Pod
 from mooring.api.storage import STORAGE_CLASSES, StorageClass
-from mooring.cluster.binder.available_volumes import AvailableVolumes
+from mooring.base.clock import in_turns
+from mooring.cluster.binder.available_volumes import AvailableVolumes, is_free
 from mooring.cluster.binder.view import CLAIM_INDEXES, POD_INDEXES, VOLUME, VOLUME_INDEXES, Volumes, keeps_of_pod
 from mooring.cluster.binder.writes import Whole
 from mooring.control.caches import Caches
@@ -30,5 +32,11 @@ class BindingCaches:
         self.whole_classes = Whole(runtime.cluster, STORAGE_CLASSES, self.classes)
         self.whole_volumes = Whole(runtime.cluster, PERSISTENT_VOLUMES, self.volumes)
 
+    async def look_at_all(self) -> None:
+        """A term begins: the free volumes are indexed."""
+        async for pv in in_turns(self.volumes.store.values()):
+            if is_free(pv):
+                self.available.move(pv.metadata.name, self.volumes.store.get(key_of(pv)))
+
     def _index_available(self, change: Change[PersistentVolume]) -> None:
-        self.available.move(change.old, change.new)
+        self.available.move(change.key.name, change.new)

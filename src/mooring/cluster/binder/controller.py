@@ -5,7 +5,7 @@ Each can be switched off, where kube-controller-manager or kube-scheduler has it
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from mooring.cluster.binder import options
 from mooring.cluster.binder.announcer import Announcer
@@ -24,6 +24,13 @@ from mooring.control.runtime import Runtime
 CLAIM_PROTECTION_COMPONENT = "pvc-protection-controller"
 
 
+class _Part(Protocol):
+    @property
+    def controllers(self) -> tuple[Controller[Any], ...]: ...
+
+    async def look_at_all(self) -> None: ...
+
+
 def make_binder(runtime: Runtime, given: BinderOptions, *, caches: Caches | None = None) -> Manager:
     """The controllers that the options name, for one cluster, on the same caches. caches: a share of the program's, None for their own."""
     shared = caches or Caches(runtime, "binder")
@@ -34,24 +41,25 @@ def make_binder(runtime: Runtime, given: BinderOptions, *, caches: Caches | None
         made = recorders[component] = EventRecorder(runtime.cluster, component, clock=runtime.clock, randomness=runtime.randomness)
         return made
 
-    def controllers(name: str) -> tuple[Controller[Any], ...]:
+    def make(name: str) -> _Part:
         match name:
             case options.BINDER:
-                return VolumeBinding(runtime, binding, given.workers, recorder(VOLUMES_COMPONENT)).controllers
+                return VolumeBinding(runtime, binding, given.workers, recorder(VOLUMES_COMPONENT))
             case options.CLAIM_PROTECTION:
-                announcer = Announcer(recorder(CLAIM_PROTECTION_COMPONENT), runtime.clock)
-                return (ClaimProtection(runtime, binding, announcer).controller,)
+                return ClaimProtection(runtime, binding, Announcer(recorder(CLAIM_PROTECTION_COMPONENT), runtime.clock))
             case options.VOLUME_PROTECTION:
-                return (VolumeProtection(runtime, binding).controller,)
+                return VolumeProtection(runtime, binding)
             case options.ATTRIBUTES_PROTECTION:
-                return (AttributesClassProtection(runtime, binding).controller,)
+                return AttributesClassProtection(runtime, binding)
             case options.EPHEMERAL:
-                return (EphemeralVolumes(runtime, binding, Announcer(recorder(EPHEMERAL_COMPONENT), runtime.clock)).controller,)
+                return EphemeralVolumes(runtime, binding, Announcer(recorder(EPHEMERAL_COMPONENT), runtime.clock))
             case options.SCHEDULER:
-                return Scheduler(runtime, binding, given, recorder(given.scheduler_name)).controllers
+                return Scheduler(runtime, binding, given, recorder(given.scheduler_name))
         raise AssertionError(f"no part is called {name}")
 
-    manager = Manager(shared, *(controller for name in sorted(given.parts) for controller in controllers(name)))
+    parts = [make(name) for name in sorted(given.parts)]
+    looks = [binding.look_at_all, *(part.look_at_all for part in parts)]
+    manager = Manager(shared, *(controller for part in parts for controller in part.controllers), first_looks=looks)
     for component, events in recorders.items():
         manager.beside(f"binder/events/{component}", events)
     return manager

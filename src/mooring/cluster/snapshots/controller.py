@@ -6,7 +6,7 @@ may lack is in a cache, with an index that finds the snapshots which need it. A 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -17,19 +17,21 @@ from mooring.api.meta import Key, annotation, is_deleting, key_of
 from mooring.api.snapshot import VolumeSnapshot, VolumeSnapshotContent
 from mooring.api.snapshot_names import BEING_CREATED, BEING_DELETED, GROUP_HANDLE, GROUP_SNAPSHOT_KIND, is_marked
 from mooring.base.backoff import retry_backoff
-from mooring.base.clock import Instant
+from mooring.base.clock import Instant, in_turns
 from mooring.base.log import logger
 from mooring.cluster.snapshots import view as v
 from mooring.cluster.snapshots.caches import SnapshotCaches
 from mooring.cluster.snapshots.decide import decide_snapshot
 from mooring.cluster.snapshots.decide_protection import decide_claim, decide_content
 from mooring.cluster.snapshots.decision import Action, CreateContent, Failure
-from mooring.cluster.snapshots.kinds import GROUPS, SINGLES, Row, Snapshot
+from mooring.cluster.snapshots.kinds import GROUPS, SINGLES, Content, Row, Snapshot
 from mooring.cluster.snapshots.metrics import OperationMetrics, SnapshotMetrics
 from mooring.cluster.snapshots.objects import reference_of
 from mooring.cluster.snapshots.options import SnapshotControllerOptions
+from mooring.cluster.snapshots.own_writes import Found, is_news
 from mooring.cluster.snapshots.reconcile import Reconciler
 from mooring.cluster.snapshots.telling import Telling
+from mooring.control.backlog import newest_keys
 from mooring.control.caches import Caches
 from mooring.control.controller import Controller
 from mooring.control.decision import TELL_S, Deciding, Decision, Failed
@@ -60,7 +62,9 @@ class SnapshotController(Manager):
         reconciler = Reconciler(runtime.cluster, own.view, own.by_plural(), self.events, runtime.clock)
         parts = [SnapshotQueue(runtime, row, own, reconciler, self.events, queues) for row in rows]
         protection = Protection(runtime, own, reconciler, self.events, queues)
-        super().__init__(shared, *(part.controller for part in parts), protection.contents, protection.claims)
+
+        looks = [*(part.look_at_all for part in parts), protection.look_at_all]
+        super().__init__(shared, *(part.controller for part in parts), protection.contents, protection.claims, first_looks=looks)
         self.beside("snapshot-controller/events", self.events)
 
 
@@ -70,7 +74,7 @@ class SnapshotQueue:
     def __init__(
         self, runtime: Runtime, row: Row, caches: SnapshotCaches, reconciler: Reconciler, events: EventRecorder, queues: Mapping[str, Any]
     ) -> None:
-        self._row, self._view, self._clock, self._reconciler = row, caches.view, runtime.clock, reconciler
+        self._row, self._caches, self._view, self._clock, self._reconciler = row, caches, caches.view, runtime.clock, reconciler
         self._telling = Telling(row, caches.view, reconciler, events, runtime.clock)
         self._made: dict[str, Instant] = {}
         self._leaving: dict[str, Instant] = {}
@@ -78,10 +82,11 @@ class SnapshotQueue:
         self._operations = OperationMetrics(row, caches.view, runtime.metrics.once(SnapshotMetrics), runtime.clock)
         deciding = Deciding(self._decide, self._perform, self._show)
         self.controller: Controller[Key] = Controller(runtime, row.queue, deciding, label=row.kind.name, **queues)
-        self._watch(caches)
+        self._watch()
 
-    def _watch(self, caches: SnapshotCaches) -> None:
-        own, watch = caches.of(self._row), self.controller.watch
+    def _watch(self) -> None:
+        caches, watch = self._caches, self.controller.watch
+        own = caches.of(self._row)
         watch(own.snapshots, self._snapshot_changed)
         watch(own.contents, self._content_changed)
         watch(own.classes, self._class_changed)
@@ -93,6 +98,21 @@ class SnapshotQueue:
         elif caches.groups is not None:
             watch(caches.groups.snapshots, self._group_changed)
             watch(caches.groups.contents, self._group_content_changed)
+
+    async def look_at_all(self) -> None:
+        """A term begins: of what is under way, a former process may have sent writes that do not show yet."""
+        own, row = self._caches.of(self._row), self._view.of(self._row)
+        async for key in in_turns([key_of(one) for one in row.values() if not v.is_ready(one) or is_deleting(one)]):
+            if (snapshot := row.get(key)) is not None:
+                self._operations.changed(Change(None, snapshot, Cause.RELIST))
+                if v.may_get_content(snapshot):
+                    self._reconciler.lost.inherit(snapshot.metadata.uid)
+
+        def without_snapshot(content: Content) -> Key | None:
+            key = v.snapshot_of(content)
+            return key if row.get(key) is None else None
+
+        self.controller.add_later(newest_keys(row, key_of), newest_keys(own.contents.store, without_snapshot))
 
     # -- which snapshots a change concerns
 
@@ -211,39 +231,9 @@ def groups_of(change: Change[VolumeSnapshot]) -> Iterable[Key]:
     return [Key(change.key.namespace, owner.name) for owner in owners if owner.kind == GROUP_SNAPSHOT_KIND]
 
 
-def is_news(change: Change[Any], also: Callable[[Any], object] = lambda obj: None) -> bool:
-    """False for a write of our own, unless its answer shows that others have changed the object: no event will bring that any more.
-
-    also: a part of the status that others write.
-    """
-    old, new = change.old, change.new
-    if change.cause is not Cause.OWN_WRITE:
-        return True
-    return old is not None and new is not None and _facts(old, also) != _facts(new, also)
-
-
 def _has_late_error(snapshot: Snapshot) -> bool:
     """True for a ready one whose status shows an error: as after a write of that which was given up, and came before the ready status."""
     return v.is_ready(snapshot) and snapshot.status is not None and snapshot.status.error is not None
-
-
-class Found:
-    """Tells which objects a write of our own has found under the name of another one: it has not made them, and no event will bring them
-    any more.
-    """
-
-    def __init__(self) -> None:
-        self._ended: Key | None = None
-
-    def by(self, change: Change[Any]) -> bool:
-        """To be asked about each change. The cache tells of the end of the former object just before."""
-        ended, is_own = self._ended, change.cause is Cause.OWN_WRITE
-        self._ended = change.key if is_own and change.new is None else None
-        return is_own and change.old is None and change.key == ended
-
-
-def _facts(obj: Any, also: Callable[[Any], object]) -> tuple[object, ...]:
-    return obj.metadata.uid, is_deleting(obj), obj.spec, also(obj)
 
 
 class Protection:
@@ -269,6 +259,15 @@ class Protection:
         if caches.groups is not None:
             self.claims.watch(caches.groups.snapshots, self._claims_near_group)
             self.claims.watch(caches.groups.contents, self._claims_of_content)
+
+    async def look_at_all(self) -> None:
+        """A term begins: held claims are taken for idle from now on, until a change of a snapshot says more."""
+        view, now = self._view, self._clock.now()
+        async for claim in in_turns(view.claims.values()):
+            if v.holds_claim(claim):
+                self._idle.setdefault(key_of(claim), now)
+        self.contents.add_later(newest_keys(view.contents, lambda content: content.metadata.name))
+        self.claims.add_later(newest_keys(view.claims, lambda claim: key_of(claim) if v.holds_claim(claim) else None))
 
     def _decide_content(self, name: str) -> Decision[Action]:
         return decide_content(self._view, name, self._since_s(self._unmarked.get(name)))

@@ -26,8 +26,8 @@ from mooring.cluster.snapshots import decision as d
 from mooring.cluster.snapshots.decide_protection import user_of
 from mooring.cluster.snapshots.kinds import Content, Row
 from mooring.cluster.snapshots.objects import as_json, kind_of, reference_of
+from mooring.cluster.snapshots.own_writes import ComingContents, LostWrites
 from mooring.cluster.snapshots.refusals import REFUSALS
-from mooring.cluster.snapshots.unanswered import ComingContents, LostWrites
 from mooring.cluster.snapshots.view import View, row_of
 from mooring.control.decision import Failed
 from mooring.control.events import EventRecorder

@@ -70,7 +70,7 @@ class Attacher(Manager):
         self._volumes: Controller[str] = Controller(
             runtime, "csi-attacher-pv", workers=calls_max, backoff=back_off, label=pv_label, log=log
         )
-        super().__init__(caches, self._attachments, self._volumes, first_look=self._look)
+        super().__init__(caches, self._attachments, self._volumes, first_looks=[self._look])
         if events is not None:
             self.beside("attacher/events", events)
 

@@ -14,11 +14,11 @@ import msgspec
 from mooring.api.core import PersistentVolume, SecretReference
 from mooring.api.meta import is_deleting
 from mooring.api.storage import CSINode, VolumeAttachment
+from mooring.control.backlog import newest_keys
 from mooring.control.controller import Controller
 from mooring.control.slim import changed
 from mooring.control.topics import Topic
 from mooring.kube.cache.informer import Cause, Change
-from mooring.kube.cache.store import newest_first
 from mooring.sidecars.attacher.memory import secret_read
 from mooring.sidecars.attacher.view import BY_NODE, BY_VOLUME, VOLUME, View, node_mask
 
@@ -38,9 +38,10 @@ class EventHandlers:
 
     def look_at_all(self) -> None:
         """A term begins."""
-        attachments, volumes = newest_first(self._view.attachments.values()), newest_first(self._view.volumes.values())
-        self._attachments.add_later(one.metadata.name for one in attachments if one.spec.attacher == self._view.driver.name)
-        self._volumes.add_later(one.metadata.name for one in volumes if self._view.releasable(one))
+        view = self._view
+        ours = newest_keys(view.attachments, lambda one: one.metadata.name if one.spec.attacher == view.driver.name else None)
+        self._attachments.add_later(ours)
+        self._volumes.add_later(newest_keys(view.volumes, lambda pv: pv.metadata.name if view.releasable(pv) else None))
 
     def attachment_changed(self, change: Change[VolumeAttachment]) -> None:
         new = change.new

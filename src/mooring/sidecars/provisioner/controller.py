@@ -6,7 +6,7 @@ made for one volume; `--worker-threads` of them run side by side.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
 from mooring.base.clock import Clock
@@ -72,7 +72,7 @@ class Provisioner(Manager):
         identity = identity_of(capabilities.name, options, clock, runtime.randomness)
         self._claims = ClaimController(env, view, self._tracker, self._protection, populating, identity)
         self._intents.intents.on_found(self._claims.intents_found)
-        super().__init__(own.shared, *self._controllers(), prepare=self._ready)
+        super().__init__(own.shared, *self._controllers(), prepare=self._ready, first_looks=tuple(self._looks()))
         for name, one in {**own.beside, **self._protection.beside}.items():
             self.beside(name, one)
         self.beside("provisioner/events", events)
@@ -89,6 +89,15 @@ class Provisioner(Manager):
             yield self._ownership.controller
         yield self._claims.controller
         yield self._claims.pending
+
+    def _looks(self) -> Iterator[Callable[[], Awaitable[None]]]:
+        yield self._deletion.look_at_all
+        yield self._protection.look_at_all
+        if self._capacity is not None:
+            yield self._capacity.look_at_all
+        if self._ownership is not None:
+            yield self._ownership.look_at_all
+        yield self._claims.look_at_all
 
     async def run(self) -> None:
         """Provisions until cancelled, or until drained. Raises ConfigError, and DriverError where a driver does not report its node."""

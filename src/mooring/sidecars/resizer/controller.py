@@ -85,7 +85,7 @@ class Resizer(Manager):
             one.controller.watch(claims, handlers.claim_changed)
             one.controller.watch(volumes, handlers.volume_changed)
         workers: list[Worker] = [*controllers]
-        super().__init__(caches, *(workers or [Idle()]), first_look=self._look)
+        super().__init__(caches, *(workers or [Idle()]), first_looks=[self._look])
         self.beside("resizer/pods", Loop(self._pods.run))
         self.beside("resizer/events", events)
 

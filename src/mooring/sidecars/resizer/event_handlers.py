@@ -12,9 +12,9 @@ from typing import Any
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, annotation, key_of
 from mooring.api.storage import VolumeAttributesClass
+from mooring.control.backlog import newest_keys
 from mooring.control.slim import changed
 from mooring.kube.cache.informer import Cause, Change
-from mooring.kube.cache.store import newest_first
 from mooring.sidecars.resizer import names
 from mooring.sidecars.resizer.claim_controller import ClaimController
 from mooring.sidecars.resizer.decision import volume_changed
@@ -68,7 +68,7 @@ class EventHandlers:
 
     def look_at_all(self) -> None:
         """A term begins."""
-        self._claims.controller.add_later(map(key_of, newest_first(self._view.claims.values())))
+        self._claims.controller.add_later(newest_keys(self._view.claims, key_of))
 
     def claim_changed(self, change: Change[PersistentVolumeClaim]) -> Iterable[Key]:
         if change.new is None:

@@ -16,6 +16,7 @@ from mooring.api.snapshot import VolumeSnapshotContent
 from mooring.api.snapshot_names import MANAGED_BY, is_marked
 from mooring.base.backoff import retry_backoff
 from mooring.base.log import logger
+from mooring.control.backlog import newest_keys
 from mooring.control.caches import Caches
 from mooring.control.call_slots import CallSlots
 from mooring.control.controller import Controller
@@ -29,7 +30,7 @@ from mooring.csi.capabilities import DriverInfo
 from mooring.csi.driver import Driver
 from mooring.csi.driver_capabilities import capabilities_of
 from mooring.kube.cache.informer import Cause, Change, Informer
-from mooring.kube.cache.store import Store, newest_first
+from mooring.kube.cache.store import Store
 from mooring.kube.cluster import EVERYTHING, Selection, order
 from mooring.sidecars.snapshotter.decide import decide_content
 from mooring.sidecars.snapshotter.decision import Action, Failure
@@ -74,7 +75,7 @@ class Snapshotter(Manager):
         group_classes = Store() if groups is None else groups.classes.store
         view = View(capabilities, singles.contents.store, singles.classes.store, Memory(), options, group_contents, group_classes)
         self._parts = [ContentController(runtime, row, view, caches_of[row.noun], driver, self.events) for row in rows]
-        super().__init__(shared, *(part.controller for part in self._parts), first_look=self._look)
+        super().__init__(shared, *(part.controller for part in self._parts), first_looks=[self._look])
         self.beside("snapshotter/events", self.events)
         for part, row in zip(self._parts, rows, strict=True):
             part.watch(caches_of[row.noun], singles.contents)
@@ -127,7 +128,7 @@ class ContentController:
 
     def look_at_all(self) -> None:
         """A term begins."""
-        self.controller.add_later(content.metadata.name for content in newest_first(self._view.contents_of(self._row).values()))
+        self.controller.add_later(newest_keys(self._view.contents_of(self._row), lambda content: content.metadata.name))
 
     def _content_changed(self, change: Change[Any]) -> Iterator[str]:
         if change.new is None:

@@ -15,6 +15,7 @@ from mooring.cluster.binder.ephemeral.decide import CreateClaim, decide_pod, ref
 from mooring.cluster.binder.metrics import BindingMetrics
 from mooring.cluster.binder.reasons import EventText, Gone
 from mooring.cluster.binder.view import BY_CLAIM
+from mooring.control.backlog import newest_keys
 from mooring.control.controller import Controller
 from mooring.control.decision import Deciding, Decision, Failed
 from mooring.control.runtime import Runtime
@@ -35,13 +36,17 @@ class EphemeralVolumes:
         self._metrics = runtime.metrics.once(BindingMetrics)
         deciding = Deciding(self._decide, self._perform, self._show)
         self.controller: Controller[Key] = Controller(runtime, "ephemeral_volume", deciding, workers=WORKERS, label="Pod", log=log)
+        self.controllers = (self.controller,)
         self.controller.watch(caches.pods, self._changed)
         self.controller.watch(caches.claims, self._claim_gone)
 
+    async def look_at_all(self) -> None:
+        """A term begins."""
+        self.controller.add_later(newest_keys(self._caches.pods.store, lambda pod: key_of(pod) if _has_templates(pod) else None))
+
     def _changed(self, change: Change[Pod]) -> Iterator[Key]:
-        pod = change.new
-        if pod is not None and change.old is None and any(volume.ephemeral for volume in pod.spec.volumes or ()):
-            yield key_of(pod)
+        if change.new is not None and change.old is None and _has_templates(change.new):
+            yield change.key
 
     def _claim_gone(self, change: Change[PersistentVolumeClaim]) -> Iterator[Key]:
         """A claim of this name is gone: its pod may need another, or may now have its own."""
@@ -79,3 +84,7 @@ class EphemeralVolumes:
         pod = self._caches.pods.store.get(key)
         if pod is not None and pod.metadata.uid == decision.uid:
             self._announcer.tell(reference_to(pod, "Pod"), EventText("Warning", "FailedBinding", str(failure)))
+
+
+def _has_templates(pod: Pod) -> bool:
+    return any(volume.ephemeral for volume in pod.spec.volumes or ())

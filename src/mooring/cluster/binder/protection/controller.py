@@ -28,6 +28,7 @@ from mooring.cluster.binder.protection.reconcile import LOOK_AGAIN_S, LivePods, 
 from mooring.cluster.binder.reasons import EventText, Gone
 from mooring.cluster.binder.view import BY_ATTRIBUTES, BY_CLAIM, attributes_of
 from mooring.cluster.binder.writes import Whole
+from mooring.control.backlog import newest_keys
 from mooring.control.controller import Controller
 from mooring.control.decision import Deciding, Decision
 from mooring.control.result import Result
@@ -50,13 +51,17 @@ class ClaimProtection:
         self.controller: Controller[Key] = Controller(
             runtime, "pvcprotection", Deciding(self._decide, self._perform), workers=WORKERS, label="PersistentVolumeClaim", log=log
         )
+        self.controllers = (self.controller,)
         self.controller.watch(caches.claims, self._changed)
         self.controller.watch(caches.pods, self._pod_changed)
 
+    async def look_at_all(self) -> None:
+        """A term begins."""
+        self.controller.add_later(newest_keys(self._claims, lambda claim: key_of(claim) if _needs_a_look(claim) else None))
+
     def _changed(self, change: Change[PersistentVolumeClaim]) -> Iterator[Key]:
-        claim = change.new
-        if claim is not None and decide_claim(claim, (), is_fresh=True).actions:
-            yield key_of(claim)
+        if change.new is not None and _needs_a_look(change.new):
+            yield change.key
 
     def _pod_changed(self, change: Change[Pod]) -> Iterator[Key]:
         """The deleted claims of a changed pod: it may be gone, or over."""
@@ -96,15 +101,24 @@ class ClaimProtection:
         return Result(decision.because, after_s=after_s)
 
 
+def _needs_a_look(claim: PersistentVolumeClaim) -> bool:
+    return bool(decide_claim(claim, (), is_fresh=True).actions)
+
+
 class VolumeProtection:
     """The controller `persistentvolume-protection-controller`."""
 
     def __init__(self, runtime: Runtime, caches: BindingCaches) -> None:
-        self._volumes, self._writes = caches.by_name, caches.whole_volumes
+        self._volumes, self._store, self._writes = caches.by_name, caches.volumes.store, caches.whole_volumes
         self.controller: Controller[str] = Controller(
             runtime, "pvprotection", Deciding(self._decide, self._perform), workers=WORKERS, label="PersistentVolume", log=log
         )
+        self.controllers = (self.controller,)
         self.controller.watch(caches.volumes, self._changed)
+
+    async def look_at_all(self) -> None:
+        """A term begins."""
+        self.controller.add_later(newest_keys(self._store, lambda pv: pv.metadata.name if decide_volume(pv).actions else None))
 
     def _changed(self, change: Change[PersistentVolume]) -> Iterator[str]:
         if change.new is not None and decide_volume(change.new).actions:
@@ -132,9 +146,14 @@ class AttributesClassProtection:
         self.controller: Controller[str] = Controller(
             runtime, "vacprotection", Deciding(self._decide, self._perform), workers=1, label="VolumeAttributesClass", log=log
         )
+        self.controllers = (self.controller,)
         self.controller.watch(self._classes, self._changed)
         self.controller.watch(caches.claims, self._claim_changed)
         self.controller.watch(caches.volumes, self._volume_changed)
+
+    async def look_at_all(self) -> None:
+        """A term begins."""
+        self.controller.add_later(newest_keys(self._classes.store, lambda one: one.metadata.name if is_deleting(one) else None))
 
     def _changed(self, change: Change[VolumeAttributesClass]) -> Iterator[str]:
         if change.new is not None and is_deleting(change.new):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from mooring.api.core import NODES
-from mooring.api.meta import Key
+from mooring.api.meta import Key, key_of
 from mooring.api.storage import CSI_DRIVERS, CSI_NODES, CSI_STORAGE_CAPACITIES, VOLUME_ATTACHMENTS
 from mooring.base.backoff import retry_backoff
 from mooring.base.log import logger
@@ -24,6 +24,7 @@ from mooring.cluster.binder.scheduling.reconcile import Reconciler
 from mooring.cluster.binder.scheduling.stale_node_selection import StaleNodeSelection
 from mooring.cluster.binder.scheduling.view import ATTACHMENT_INDEXES, CAPACITY_INDEXES, NODE, View
 from mooring.cluster.binder.view import LABELLED
+from mooring.control.backlog import newest_keys
 from mooring.control.controller import Controller
 from mooring.control.decision import Deciding, Decision
 from mooring.control.events import EventRecorder
@@ -78,6 +79,10 @@ class Scheduler:
         self._pods.watch(attachments, tells=handlers.of_attachment)
         self._stale_selections.controller.watch(nodes, self._stale_selections.node_changed)
         self._stale_selections.controller.watch(caches.claims, self._stale_selections.claim_changed)
+
+    async def look_at_all(self) -> None:
+        """A term begins: pods without a node are looked at."""
+        self._pods.add_later(newest_keys(self.view.pods, lambda pod: None if pod.spec.node_name else key_of(pod)))
 
     # -- one pod
 

@@ -90,13 +90,17 @@ class VolumeBinding:
         self.view = View(caches.claims.store, caches.by_name, caches.classes.store, caches.pods.store, self._locks.taken)
         self._reconciler = Reconciler(self.view, caches, self._announcer, self._metrics, self._claims.add)
         self._offers = Offers(self.view, caches.claims.store, self._claims)
-        handlers = BindingEventHandlers(self.view, caches.claims.store, self._claims, self._volumes, self._offers)
+        handlers = self._handlers = BindingEventHandlers(self.view, caches, self._claims, self._volumes, self._offers)
         self._claims.watch(caches.claims, handlers.claim_changed)
         self._volumes.watch(caches.volumes, handlers.volume_changed)
         self._volumes.watch(caches.volumes, self._volume_gone)
         self._claims.watch(caches.classes, handlers.class_changed)
         self._claims.watch(caches.pods, handlers.pod_changed)
         self._metrics.show(caches.claims, caches.volumes)
+
+    async def look_at_all(self) -> None:
+        """A term begins."""
+        await self._handlers.look_at_all()
 
     def _tell(self, topic: Topic) -> None:
         for controller in self.controllers:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from mooring.api.binding import claim_key, claims_of, is_delayed, is_finished, is_fully_bound
 from mooring.api.classes import volume_class_of
@@ -11,10 +11,13 @@ from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, key_of
 from mooring.api.pods import Pod
 from mooring.api.storage import StorageClass
+from mooring.base.clock import in_turns
 from mooring.cluster.binder.available_volumes import is_free
+from mooring.cluster.binder.caches import BindingCaches
 from mooring.cluster.binder.match import could_take
 from mooring.cluster.binder.view import BY_CLAIM, BY_CLASS, BY_VOLUME, UNSET, View, is_default
 from mooring.cluster.binder.volumes.waiting_claims import WaitingClaims, is_looking
+from mooring.control.backlog import newest_keys
 from mooring.control.controller import Controller
 from mooring.control.slim import changed
 from mooring.kube.cache.informer import Change
@@ -31,6 +34,14 @@ class Offers:
         self._view, self._claims, self._controller = view, claims, controller
         self._waiting = WaitingClaims()
         self._offered: dict[Key, str] = {}
+
+    async def look_at_all(self) -> Sequence[Key]:
+        """A term begins: gives the claims that look for a volume, the oldest first: they have waited since they were made."""
+        looking = [claim async for claim in in_turns(self._claims.values()) if is_looking(claim)]
+        keys = [key_of(claim) for claim in sorted(looking, key=_age)]
+        for key in keys:
+            self._waiting.move(key, self._claims.get(key))
+        return keys
 
     def claim_changed(self, key: Key, claim: PersistentVolumeClaim | None) -> None:
         """claim: as it is now, None for one that is gone."""
@@ -94,9 +105,16 @@ class BindingEventHandlers:
     """Handlers for the caches."""
 
     def __init__(
-        self, view: View, claims: Reader[PersistentVolumeClaim], claim_queue: Controller[Key], volume_queue: Controller[str], offers: Offers
+        self, view: View, caches: BindingCaches, claim_queue: Controller[Key], volume_queue: Controller[str], offers: Offers
     ) -> None:
-        self._view, self._claims, self._claim_queue, self._volume_queue, self._offers = view, claims, claim_queue, volume_queue, offers
+        self._view, self._claims, self._volumes = view, caches.claims.store, caches.volumes.store
+        self._claim_queue, self._volume_queue, self._offers = claim_queue, volume_queue, offers
+
+    async def look_at_all(self) -> None:
+        """A term begins: each claim and each volume is looked at, and among the claims those that look for a volume."""
+        looking = await self._offers.look_at_all()
+        self._claim_queue.add_later(looking, newest_keys(self._claims, key_of))
+        self._volume_queue.add_later(newest_keys(self._volumes, lambda pv: pv.metadata.name))
 
     def claim_changed(self, change: Change[PersistentVolumeClaim]) -> None:
         if not changed(change.old, change.new):
@@ -144,6 +162,10 @@ class BindingEventHandlers:
                 claim = self._claims.get(key)
                 if claim is not None and not is_fully_bound(claim):
                     yield key
+
+
+def _age(claim: PersistentVolumeClaim) -> tuple[str, str]:
+    return claim.metadata.creation_timestamp or "", claim.metadata.uid
 
 
 def _same_to_claims(old: Pod, new: Pod) -> bool:

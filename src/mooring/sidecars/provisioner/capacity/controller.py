@@ -56,7 +56,7 @@ class CapacityPublisher:
         self._class_names: set[str] = set()
         self._place = place
         self._segments = Segments(capabilities.name, caches.csi_nodes.store, caches.nodes.store, self._place_changed)
-        self._classes = caches.classes
+        self._classes, self._nodes = caches.classes, caches.nodes
         self._view: View | None = None
         self._reconciler: CapacityReconciler | None = None
         self.controller: Controller[Item] = Controller(
@@ -79,6 +79,13 @@ class CapacityPublisher:
         if place is None:
             self.controller.watch(caches.nodes, self._segments.node_changed)
             self.controller.watch(caches.csi_nodes, self._segments.node_changed)
+
+    async def look_at_all(self) -> None:
+        """A term begins: the places and the classes are learnt."""
+        for node in () if self._place is not None else self._nodes.store.values():
+            self._segments.node_changed(Change(None, node, Cause.RELIST))
+        for one in self._classes.store.values():
+            self._class_changed(Change(None, one, Cause.RELIST))
 
     # -- what changes the room that there is
 

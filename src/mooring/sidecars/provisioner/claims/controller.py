@@ -11,6 +11,7 @@ from mooring.api.snapshot import VolumeSnapshot
 from mooring.api.storage import CSINode, StorageClass
 from mooring.base.backoff import retry_backoff
 from mooring.base.log import logger
+from mooring.control.backlog import newest_keys
 from mooring.control.controller import Controller
 from mooring.control.events import EventRecorder
 from mooring.control.result import Result, Retry
@@ -94,6 +95,10 @@ class ClaimController:
 
     async def _reconcile(self, uid: str) -> Result:
         return await self._reconciler.reconcile(uid)
+
+    async def look_at_all(self) -> None:
+        """A term begins."""
+        self.controller.add_later(newest_keys(self._view.claims, lambda claim: claim.metadata.uid if self._is_due(claim) else None))
 
     # -- waking claims
 

@@ -12,6 +12,7 @@ from typing import Final
 from mooring.api.core import ObjectReference, PersistentVolume
 from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.base.log import logger
+from mooring.control.backlog import newest_keys
 from mooring.control.controller import Controller
 from mooring.control.decision import Deciding, Decision, Failed
 from mooring.control.event_once import EventOnce
@@ -99,6 +100,12 @@ class VolumeDeletion:
     def driver_returned(self) -> None:
         """The driver was away and is back: any failure may have been due to that."""
         self.controller.retry_now(pv.metadata.name for pv in self._volumes.store.values())
+
+    async def look_at_all(self) -> None:
+        """A term begins."""
+        driver = self._view.driver
+        ours = newest_keys(self._volumes.store, lambda pv: pv.metadata.name if is_provisioned_by(driver, pv) else None)
+        self.controller.add_later(ours)
 
     # -- waking volumes
 

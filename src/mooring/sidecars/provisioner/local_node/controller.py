@@ -12,6 +12,7 @@ import msgspec
 
 from mooring.api.core import PersistentVolumeClaim
 from mooring.api.storage import StorageClass
+from mooring.base.clock import in_turns
 from mooring.base.log import logger
 from mooring.control.controller import Controller
 from mooring.control.result import Result
@@ -62,6 +63,12 @@ class ClaimOwnership:
         env.bus.subscribe(topics.ROOM_FREED, self._room_freed)
         self.controller.watch(caches.claims, self._claim_changed)
         self.controller.watch(caches.classes, self._class_changed)
+
+    async def look_at_all(self) -> None:
+        """A term begins."""
+        async for claim in in_turns(self._claims.store.values()):
+            if obstacle(self._view, claim) is None:
+                self._wait_for_turn(claim.metadata.uid)
 
     # -- the turns of claims
 

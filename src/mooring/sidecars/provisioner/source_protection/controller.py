@@ -17,6 +17,7 @@ from mooring.api.meta import finalizers_of, is_deleting
 from mooring.api.snapshot import VOLUME_SNAPSHOTS, VolumeSnapshot
 from mooring.base.clock import Instant
 from mooring.base.log import logger
+from mooring.control.backlog import newest_keys
 from mooring.control.controller import Controller
 from mooring.control.decision import Decision
 from mooring.control.locks import KeyLocks
@@ -127,12 +128,16 @@ class SourceProtection:
                 del self._users[origin]
             self.controller.add(origin)
 
+    async def look_at_all(self) -> None:
+        """A term begins. The cache of snapshots tells by itself what is there."""
+        self.controller.add_later(newest_keys(self._view.claims, _held_source))
+
     # -- waking sources
 
     def _claim_changed(self, change: Change[PersistentVolumeClaim]) -> Iterator[Origin]:
         old, new = change.old, change.new
-        if new is not None and is_deleting(new) and names.CLONE_FINALIZER in finalizers_of(new):
-            yield Origin(CLAIM_KIND, new.metadata.namespace, new.metadata.name)
+        if new is not None and (held := _held_source(new)) is not None:
+            yield held
         waits_for = () if new is None else origins_of(new)
         for origin in waits_for:
             self._unused_since.pop(origin, None)
@@ -198,3 +203,10 @@ class SourceProtection:
                     await self._finalizers.take_off(origin)
                     self._ours.discard(origin)
                     self._unused_since.pop(origin, None)
+
+
+def _held_source(claim: PersistentVolumeClaim) -> Origin | None:
+    """The claim as a source that is being deleted, and is held for its clones."""
+    if not is_deleting(claim) or names.CLONE_FINALIZER not in finalizers_of(claim):
+        return None
+    return Origin(CLAIM_KIND, claim.metadata.namespace, claim.metadata.name)

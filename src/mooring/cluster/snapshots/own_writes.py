@@ -1,15 +1,19 @@
-"""Writes to the API server that no cache shows yet: until when those that were not answered may be carried out, by what they are about."""
+"""The snapshot controller's own writes: what their answers show of changes by others, and which writes no cache shows yet.
+
+One that was not answered may be carried out for a while, which is known by what the write is about.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Final, Generic, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Generic, TypeVar
 
-from mooring.api.meta import Key
+from mooring.api.meta import Key, is_deleting
 from mooring.base.clock import Clock, Instant
 from mooring.control.decision import Failed
+from mooring.kube.cache.informer import Cause, Change
 from mooring.kube.errors import LATE_S, ApiError, ServerError, Unreachable
 
 K = TypeVar("K")
@@ -102,3 +106,33 @@ class ComingContents:
 def is_unanswered(error: Exception) -> bool:
     """True for a write that may still be carried out. An answer that is a refusal says that nothing was written."""
     return isinstance(error, Unreachable | ServerError) or (isinstance(error, Failed) and error.is_unanswered)
+
+
+def is_news(change: Change[Any], also: Callable[[Any], object] = lambda obj: None) -> bool:
+    """False for a write of our own, unless its answer shows that others have changed the object: no event will bring that any more.
+
+    also: a part of the status that others write.
+    """
+    old, new = change.old, change.new
+    if change.cause is not Cause.OWN_WRITE:
+        return True
+    return old is not None and new is not None and _facts(old, also) != _facts(new, also)
+
+
+class Found:
+    """Tells which objects a write of our own has found under the name of another one: it has not made them, and no event will bring them
+    any more.
+    """
+
+    def __init__(self) -> None:
+        self._ended: Key | None = None
+
+    def by(self, change: Change[Any]) -> bool:
+        """To be asked about each change. The cache tells of the end of the former object just before."""
+        ended, is_own = self._ended, change.cause is Cause.OWN_WRITE
+        self._ended = change.key if is_own and change.new is None else None
+        return is_own and change.old is None and change.key == ended
+
+
+def _facts(obj: Any, also: Callable[[Any], object]) -> tuple[object, ...]:
+    return obj.metadata.uid, is_deleting(obj), obj.spec, also(obj)

@@ -1,0 +1,143 @@
+"""The first looks of binder, provisioner and snapshot controller: each key once, the newest first, and nobody is told of what is there.
+
+That of attach/detach: tests/unit/attachdetach/test_first_look.py.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from mooring.api.meta import Kind
+from mooring.apiserver.local import ServerFaults
+from mooring.kube.errors import ServerError
+from tests.support.binding import PV, PVC, BinderWorld
+from tests.support.builders import a_claim, a_volume
+from tests.support.explained import Explained
+from tests.support.provisioning import ProvisioningWorld
+from tests.support.snapshotting import VSC, SnapshotWorld, finalizers
+from tests.support.virtual_loop import in_virtual_time
+
+pytestmark = in_virtual_time
+
+COUNT = 20
+
+
+class _Binding(Explained, BinderWorld):
+    pass
+
+
+class _Provisioning(Explained, ProvisioningWorld):
+    pass
+
+
+class _Snapshots(Explained, SnapshotWorld):
+    pass
+
+
+def _once(world: Explained) -> dict[str, int]:
+    """How many keys each controller decided on; each of them once."""
+    assert {1} == set(Counter(world.decided).values())
+    return dict(Counter(controller for controller, _ in world.decided))
+
+
+async def test_the_binder_looks_at_each_claim_and_each_volume_once() -> None:
+    """A claim's volume, its pods and its class would have woken it as well."""
+    world = _Binding(workers=1)
+    async with world.binding():
+        for number in range(COUNT):
+            await world.create(a_volume(f"pv{number:02}"), a_claim(f"c{number:02}"))
+            await world.shown(PVC, f"c{number:02}", lambda body: body["status"]["phase"] == "Bound")
+        await world.settle(60)
+    world.decided.clear()
+    async with world.binding():
+        await world.settle(60)
+    assert {"claims": COUNT, "volumes": COUNT} == _once(world)
+    assert f"default/c{COUNT - 1:02}" == world.keys_of("claims")[0], "the newest first"
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["the-volume-is-there", "the-volume-comes-later"])
+async def test_of_claims_that_wait_for_a_volume_since_before_the_start_the_oldest_gets_it(is_there: bool) -> None:
+    world = BinderWorld(workers=1)
+    for name in ("oldest", "middle", "newest"):
+        await world.create(a_claim(name))
+        await world.settle(2)
+    await world.patch(PVC, "oldest", {"metadata": {"labels": {"changed": "last"}}}, "default")
+    await world.patch(PVC, "newest", {"metadata": {"labels": {"changed": "last"}}}, "default")
+    if is_there:
+        await world.create(a_volume())
+    async with world.binding():
+        if not is_there:
+            await world.settle(60)
+            await world.create(a_volume())
+        bound = await world.shown(PV, "pv", lambda body: body["status"]["phase"] == "Bound")
+    assert "oldest" == bound["spec"]["claimRef"]["name"]
+
+
+class _Refused(ServerFaults):
+    """Lists of this kind, while it stands."""
+
+    def __init__(self, plural: str) -> None:
+        self.plural = plural
+
+    async def before(self, verb: str, kind: Kind[Any], name: str) -> None:
+        if (verb, kind.plural) == ("list", self.plural):
+            raise ServerError("not yet")
+
+
+@pytest.mark.parametrize("change", [{"capacity": {"storage": "5Gi"}}, None], ids=["changed", "gone"])
+async def test_a_free_volume_that_changes_before_the_caches_are_filled_is_known_as_it_is(change: Any) -> None:
+    faults = _Refused("pods")
+    world = BinderWorld(faults)
+    await world.create(a_volume())
+    async with world.binding():
+        await world.settle(30)
+        if change is None:
+            await world.delete(PV, "pv")
+            await world.create(a_volume("other", capacity={"storage": "5Gi"}))
+        else:
+            await world.patch(PV, "pv", {"spec": change})
+        await world.settle(30)
+        faults.plural = ""
+        await world.create(a_claim(size="3Gi"))
+        await world.shown(PVC, "claim", lambda body: body["status"]["phase"] == "Bound")
+
+
+async def test_the_provisioner_looks_at_its_volumes_and_at_claims_without_one() -> None:
+    world = _Provisioning(worker_threads=1)
+    await world.make_class()
+    async with world.provisioning():
+        for number in range(COUNT):
+            name = f"c{number:02}"
+            await world.make_claim(name)
+            volume = await world.provisioned(name)
+            await world.patch(PVC, name, {"spec": {"volumeName": volume["metadata"]["name"]}}, "default")
+        await world.settle(60)
+    world.decided.clear()
+    uid = (await world.make_claim("due"))["metadata"]["uid"]
+    async with world.provisioning():
+        await world.provisioned("due")
+        assert [uid] == world.keys_of("claims")[:1] == list(set(world.keys_of("claims")))
+        await world.settle(60)
+    counts = Counter(world.keys_of("volumes"))
+    del counts[f"pvc-{uid}"]
+    assert (COUNT, {1}) == (len(counts), set(counts.values()))
+
+
+async def test_the_snapshot_controller_looks_at_each_snapshot_and_each_content_once() -> None:
+    """The classes, claims and volumes of a snapshot would have woken it as well."""
+    world = _Snapshots()
+    await world.base()
+    async with world.both():
+        for number in range(COUNT):
+            await world.snap(f"s{number:02}")
+            await world.ready(f"s{number:02}")
+        await world.settle(60)
+    world.decided.clear()
+    async with world.controlling():
+        await world.settle(60)
+    assert {"snapshot-controller-snapshot": COUNT, "snapshot-controller-content": COUNT} == _once(world)
+    assert "default/s19" == world.keys_of("snapshot-controller-snapshot")[0], "the newest first"
+    assert all(finalizers(body) for body in await world.list(VSC))
