@@ -55,5 +55,4 @@ MEND_BUGS: Final[Mapping[str, Bug]] = {
     "refusals-are-moves": Bug(_refusals_are_moves, {"silent"}, first_seed=249),
     "taints-by-place": Bug(_taints_go_by_place, {"others"}, first_seed=410),
     "names-say-whose": Bug(_names_say_whose_a_volume_is, {"bound-lost", "deleted-wanted"}, first_seed=2163),
-    "drops-wake-themselves": Bug(_drops_wake_themselves, {"hot-loop"}, first_seed=680),
 }

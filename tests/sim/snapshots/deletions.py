@@ -81,8 +81,9 @@ class Deletions(Ledger):
         elif unbound:  # nothing holds such a one: its snapshot may go or stay
             self.ended.update(dict.fromkeys(handles_of(old), version))
             (self.loose if is_wanted_gone else self.kept).update(handles_of(old) & self._backend.staying())
-        elif not handle:  # an import that the driver has not told of: its snapshot stays
+        elif not handle:  # an import that the driver has not told of: its snapshot stays, also where another content was left to it
             self.ended.update(dict.fromkeys(handles_of(old), version))
+            self.loose.update(handles_of(old) & self._backend.staying())
         elif (
             others or handle in self.kept | self.loose or name in self.torn or not self.is_single
         ):  # one that was to go, and was torn away then, may go or stay
