@@ -27,9 +27,9 @@ class PlaneWrite(Write):
     """who: the program, without its number. seen: per kind, the newest version that it had been shown before the moment in which it began;
     volumes, nodes_now: of PersistentVolumes and of Nodes, in that moment. nodes: of Nodes that it had asked for, or written, the version of
     the answer; missing: of those that it was told were not there, the newest version of any Node when it asked.
-    firsts: per kind, the version of its first list. began_s: when it was begun. is_lost_before: it was sent before, and whether it was
-    carried out then is not known. gaps: per kind, from which version to which its lists were ahead of its watches: what came and went in
-    between was not shown to it.
+    firsts: per kind, the version of its first list, or at the beginning of its term. began_s: when it was begun. is_lost_before: it was
+    sent before, and whether it was carried out then is not known. gaps: per kind, from which version to which its lists were ahead of its
+    watches: what came and went in between was not shown to it.
     """
 
     who: str = ""
@@ -74,6 +74,11 @@ class PlaneLine(WritingLine):
         self._gaps: dict[str, list[tuple[int, int]]] = defaultdict(list)
         self._unsure: set[str] = set()  # writes whose last answer was an error: they are sent again, whatever stands there
         self._lost: set[str] = set()  # those of them that may have been carried out
+        mortal.at_begin(self._begins)
+
+    def _begins(self) -> None:
+        """What it has followed as a standby has told its controllers nothing."""
+        self._firsts = {plural: self.shown(plural) for plural in self._firsts}
 
     async def ask(self, request: Request) -> Any:
         if request.kind.plural == "storageclasses" and request.verb is Verb.GET:
