@@ -284,6 +284,24 @@ async def test_of_two_attachments_a_node_that_waits_to_mount_is_not_told_while_a
 
 
 @in_virtual_time
+@pytest.mark.parametrize("is_before", [True, False])
+async def test_of_two_nodes_that_wait_to_mount_one_is_told(is_before: bool):
+    world = AttachDetachWorld()
+    volume, nodes = await world.volume(), [await world.node(), await world.node()]
+    for node in nodes:
+        await world.pod(node, volume)
+        await world.make_va(volume, node)
+        if is_before:
+            await world.set_in_use(node, volume)
+    async with world.controlling():
+        await world.settle(100)
+        for node in nodes:
+            await world.set_in_use(node, volume)
+        await world.settle(100)
+        assert [volume.unique] == [one for node in nodes for one in await world.reported(node)]
+
+
+@in_virtual_time
 async def test_27c2_a_wait_for_another_node_stays_visible() -> None:
     async with attaching() as world:
         await blocked(world)

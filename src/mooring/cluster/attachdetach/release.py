@@ -107,16 +107,22 @@ def place_ahead(volume: Volume, place: Place) -> Place | None:
     """The place that keeps a volume for a single node from this one, although it is attached here, too; None for no such place.
 
     Two attachments are there where another controller made one of them, a request of a process that died was carried out late, or one was
-    restored from a backup. A node may have in use what it only waits to mount, until it is told that it may: so of two nodes that have the
-    volume in use the one that was told so is ahead.
+    restored from a backup. A node may have in use what it only waits to mount, until it is told that it may: so of nodes that have the
+    volume in use those are ahead that were told so; and where none was, the one of the older attachment.
     """
     if not volume.single_node or place.reported:
         return None
-    attached = [one for one in volume.places.values() if one.mounted or (one.attachment is not None and one.attachment.status.attached)]
     if place.mounted:
-        return min((one for one in attached if one.reported), key=_seniority, default=None)
-    first = min(attached, key=_seniority, default=place)
+        attached = [one for one in volume.places.values() if _is_attached(one)]
+        ahead = [one for one in attached if one.reported] or [one for one in attached if one.intact]
+    else:
+        ahead = [one for one in volume.places.values() if one.mounted or _is_attached(one)]
+    first = min(ahead, key=_seniority, default=place)
     return None if first is place else first
+
+
+def _is_attached(place: Place) -> bool:
+    return place.attachment is not None and place.attachment.status.attached
 
 
 def _seniority(place: Place) -> tuple[bool, bool, str, str]:
