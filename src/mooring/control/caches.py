@@ -142,7 +142,7 @@ class Caches:
 
     @property
     def has_synced(self) -> bool:
-        """True while every awaited cache follows the API server and has listed everything, and its readers know it."""
+        """True while every awaited cache follows the API server and has listed everything, and its readers know it, or look first."""
         return all(informer.has_synced for informer in self._awaited)
 
     @property
@@ -223,7 +223,7 @@ class Caches:
             await informer.filled()
 
     async def synced(self) -> None:
-        """Returns once every awaited cache is filled, and its readers know it."""
+        """Returns once every awaited cache is filled, and its readers know it, or look first."""
         for informer in self._awaited:
             await informer.synced()
 

@@ -3,8 +3,9 @@
     manager = Manager(caches, controller, another)
     await manager.run()             until cancelled, or until drained
 
-The order: the parts beside the caches start with them; once the caches are filled the controllers work; when they drain, they take no new
-key, and when the last one has ended, everything beside them finishes its own work (events are sent, say) and is cancelled.
+The order: the parts beside the caches start with them; once the caches are filled the first looks are taken, and the controllers work; when
+they drain, they take no new key, and when the last one has ended, everything beside them finishes its own work (events are sent, say) and
+is cancelled.
 """
 
 from __future__ import annotations

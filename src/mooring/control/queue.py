@@ -201,7 +201,7 @@ class WorkQueue(Generic[K]):
         now = self._clock.now()
         added = self._dirty.pop(key)
         if not self._dirty:
-            self._dirty.clear()  # gives its room back: a start has all keys at once
+            self._dirty.clear()  # gives its room back: a resync has all keys at once
         self._processing[key] = now
         if self._backlog is not None:
             self._backlog.begins(key)

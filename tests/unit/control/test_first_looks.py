@@ -12,12 +12,12 @@ import pytest
 
 from mooring.api.meta import Kind
 from mooring.apiserver.local import ServerFaults
-from mooring.kube.errors import ServerError
-from tests.support.binding import PV, PVC, BinderWorld
-from tests.support.builders import a_claim, a_volume
+from mooring.kube.errors import LATE_S, ServerError, Unreachable
+from tests.support.binding import NODE, PV, PVC, BinderWorld
+from tests.support.builders import a_claim, a_class, a_ready_node, a_volume
 from tests.support.explained import Explained
 from tests.support.provisioning import ProvisioningWorld
-from tests.support.snapshotting import VSC, SnapshotWorld, finalizers
+from tests.support.snapshotting import CREATE_VSC, VS, VSC, SnapshotWorld, finalizers
 from tests.support.virtual_loop import in_virtual_time
 
 pytestmark = in_virtual_time
@@ -74,6 +74,46 @@ async def test_of_claims_that_wait_for_a_volume_since_before_the_start_the_oldes
             await world.create(a_volume())
         bound = await world.shown(PV, "pv", lambda body: body["status"]["phase"] == "Bound")
     assert "oldest" == bound["spec"]["claimRef"]["name"]
+
+
+@pytest.mark.parametrize("are_there", [True, False], ids=["volumes-are-there", "volumes-come-later"])
+async def test_claims_get_volumes_in_the_order_of_their_age(are_there: bool) -> None:
+    """One that changes while the caches are filled is not older for it."""
+    faults = _Refused("pods")
+    world = BinderWorld(faults, workers=1)
+    for number in range(4):
+        await world.create(a_claim(f"c{number}"))
+        await world.settle(2)
+    if are_there:
+        await world.create(*(a_volume(f"pv{number}") for number in range(3)))
+    async with world.binding():
+        await world.settle(30)
+        if not are_there:
+            await world.patch(PVC, "c3", {"metadata": {"labels": {"changed": "last"}}}, "default")
+        faults.plural = ""
+        await world.settle(60)
+        if not are_there:
+            await world.create(*(a_volume(f"pv{number}") for number in range(3)))
+        await world.settle(60)
+        phases = [(await world.get(PVC, f"c{number}", "default"))["status"]["phase"] for number in range(4)]
+    assert ["Bound", "Bound", "Bound", "Pending"] == phases
+
+
+@pytest.mark.parametrize("plural", ["persistentvolumeclaims", ""], ids=["claims-come-later", "claims-are-there"])
+async def test_a_claim_is_free_of_a_node_that_goes_while_the_caches_are_filled(plural: str) -> None:
+    faults = _Refused("")
+    world = BinderWorld(faults)
+    notes = {"volume.kubernetes.io/selected-node": "n1", "volume.kubernetes.io/storage-provisioner": "csi.test"}
+    await world.create(a_class("sc", wffc=True), a_ready_node("n1"), a_ready_node("n2"), a_claim(annotations=notes))
+    faults.plural = plural
+    async with world.binding():
+        await world.settle(30)
+        await world.delete(NODE, "n1")
+        await world.settle(5)
+        faults.plural = ""
+        await world.settle(200)
+        claim = await world.get(PVC, "claim", "default")
+    assert "volume.kubernetes.io/selected-node" not in claim["metadata"]["annotations"]
 
 
 class _Refused(ServerFaults):
@@ -141,3 +181,24 @@ async def test_the_snapshot_controller_looks_at_each_snapshot_and_each_content_o
     assert {"snapshot-controller-snapshot": COUNT, "snapshot-controller-content": COUNT} == _once(world)
     assert "default/s19" == world.keys_of("snapshot-controller-snapshot")[0], "the newest first"
     assert all(finalizers(body) for body in await world.list(VSC))
+
+
+@pytest.mark.parametrize("is_late", [True, False], ids=["while-the-caches-are-filled", "once-they-are"])
+async def test_a_snapshot_that_is_deleted_soon_after_a_start_waits_for_what_the_former_process_may_have_sent(is_late: bool) -> None:
+    """Else the content that comes late stays for ever, and so does the driver's snapshot."""
+    faults = _Refused("")
+    world = await SnapshotWorld(faults=faults).base()
+    world.cluster.refuse(CREATE_VSC, error=Unreachable("timed out"), late_s=40.0)
+    slow = {"retry_interval_start_s": 300.0, "retry_interval_max_s": 300.0}
+    async with world.controlling(**slow):
+        await world.snap()
+        await world.settle(1)
+    faults.plural = "persistentvolumes" if is_late else ""
+    async with world.both(**slow):
+        await world.settle(5)
+        await world.delete(VS, "snap")
+        await world.settle(1)
+        faults.plural = ""
+        await world.gone(VS, "snap")
+        await world.settle(LATE_S)
+        assert ([], {}) == (await world.list(VSC), world.driver.snapshots)

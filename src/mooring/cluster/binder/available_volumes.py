@@ -36,7 +36,7 @@ def is_free(pv: PersistentVolume) -> bool:
 
 
 class AvailableVolumes:
-    """Fed by the changes of volumes; a search walks over those that are large enough."""
+    """Fed by the first look at all volumes and by their changes; a search walks over those that are large enough."""
 
     def __init__(self) -> None:
         self._shapes: dict[Shape, dict[Modes, list[tuple[Decimal, str]]]] = {}

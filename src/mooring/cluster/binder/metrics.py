@@ -71,7 +71,7 @@ class BindingMetrics:
             self._seconds.labels(plugin, operation).observe(now - since)
 
     def show(self, claims: Informer[PersistentVolumeClaim], volumes: Informer[PersistentVolume]) -> None:
-        """The caches whose objects are counted, while the controllers are told of them: a standby counts nothing."""
+        """The caches whose objects are counted, while the controllers have them: a standby counts nothing."""
         self._counted.claims, self._counted.volumes = claims, volumes
 
 

@@ -78,6 +78,7 @@ class SnapshotQueue:
         self._telling = Telling(row, caches.view, reconciler, events, runtime.clock)
         self._made: dict[str, Instant] = {}
         self._leaving: dict[str, Instant] = {}
+        self._has_looked = False
         self._found = Found()
         self._operations = OperationMetrics(row, caches.view, runtime.metrics.once(SnapshotMetrics), runtime.clock)
         deciding = Deciding(self._decide, self._perform, self._show)
@@ -107,6 +108,7 @@ class SnapshotQueue:
                 self._operations.changed(Change(None, snapshot, Cause.RELIST))
                 if v.may_get_content(snapshot):
                     self._reconciler.lost.inherit(snapshot.metadata.uid)
+        self._has_looked = True
 
         def without_snapshot(content: Content) -> Key | None:
             key = v.snapshot_of(content)
@@ -129,7 +131,8 @@ class SnapshotQueue:
             self._telling.forget(uid)
         elif is_found or is_news(change, _has_late_error):
             yield change.key
-        if new is not None and change.old is None and change.cause is Cause.RELIST and v.may_get_content(new):
+        first = (new if change.old is None and change.cause is Cause.RELIST else None) if self._has_looked else change.old
+        if new is not None and first is not None and v.may_get_content(first):  # also of one that is deleted while caches are filled
             lost.inherit(uid)
 
     def _content_changed(self, change: Change[Any]) -> Iterator[Key]:
@@ -263,9 +266,9 @@ class Protection:
     async def look_at_all(self) -> None:
         """A term begins: held claims are taken for idle from now on, until a change of a snapshot says more."""
         view, now = self._view, self._clock.now()
-        async for claim in in_turns(view.claims.values()):
-            if v.holds_claim(claim):
-                self._idle.setdefault(key_of(claim), now)
+        async for key in in_turns([key_of(claim) for claim in view.claims.values() if v.holds_claim(claim)]):
+            if view.claims.get(key) is not None:
+                self._idle.setdefault(key, now)
         self.contents.add_later(newest_keys(view.contents, lambda content: content.metadata.name))
         self.claims.add_later(newest_keys(view.claims, lambda claim: key_of(claim) if v.holds_claim(claim) else None))
 

@@ -112,7 +112,7 @@ class SnapshotMetrics:
 
 
 class OperationMetrics:
-    """Follows snapshots of one kind, as the cache tells of them; a life that began before this process is not counted."""
+    """Follows snapshots of one kind, from the first look on; a life that began before this process is not counted."""
 
     def __init__(self, row: Row, view: View, metrics: SnapshotMetrics, clock: Clock) -> None:
         self._row, self._view, self._metrics, self._clock = row, view, metrics, clock

@@ -165,7 +165,7 @@ class Informer(Generic[T]):
 
     @property
     def has_synced(self) -> bool:
-        """True while the cache follows the API server and has listed everything, and the handlers know all of it."""
+        """True while the cache follows the API server and has listed everything, and the handlers know all of it, or look first."""
         return self.is_filled and self._is_told.is_set()
 
     @property

@@ -81,7 +81,8 @@ class Scheduler:
         self._stale_selections.controller.watch(caches.claims, self._stale_selections.claim_changed)
 
     async def look_at_all(self) -> None:
-        """A term begins: pods without a node are looked at."""
+        """A term begins: pods without a node are looked at, and claims on nodes that went while the caches were filled."""
+        self._stale_selections.look_at_all()
         self._pods.add_later(newest_keys(self.view.pods, lambda pod: None if pod.spec.node_name else key_of(pod)))
 
     # -- one pod

@@ -47,6 +47,12 @@ class StaleNodeSelection:
             runtime, "unpin", Deciding(self._decide, self._perform), workers=1, label="PersistentVolumeClaim", log=log
         )
 
+    def look_at_all(self) -> None:
+        """A term begins."""
+        for name in self._deleted:
+            for claim in self._view.claims.by(BY_SELECTED, name):
+                self.controller.add((key_of(claim), name))
+
     def node_changed(self, change: Change[Node]) -> Iterator[tuple[Key, str]]:
         name = change.key.name
         self._deleted.pop(name, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Sequence
 
 from mooring.api.binding import claim_key, claims_of, is_delayed, is_finished, is_fully_bound
@@ -36,12 +37,11 @@ class Offers:
         self._offered: dict[Key, str] = {}
 
     async def look_at_all(self) -> Sequence[Key]:
-        """A term begins: gives the claims that look for a volume, the oldest first: they have waited since they were made."""
-        looking = [claim async for claim in in_turns(self._claims.values()) if is_looking(claim)]
-        keys = [key_of(claim) for claim in sorted(looking, key=_age)]
-        for key in keys:
-            self._waiting.move(key, self._claims.get(key))
-        return keys
+        """A term begins: gives the claims that look for a volume, the oldest first."""
+        looking = sorted([claim for claim in self._claims.values() if is_looking(claim)], key=_age)
+        async for claim in in_turns(looking):
+            self._waiting.move(key_of(claim), self._claims.get(key_of(claim)))
+        return [key_of(claim) for claim in looking]
 
     def claim_changed(self, key: Key, claim: PersistentVolumeClaim | None) -> None:
         """claim: as it is now, None for one that is gone."""
@@ -109,11 +109,13 @@ class BindingEventHandlers:
     ) -> None:
         self._view, self._claims, self._volumes = view, caches.claims.store, caches.volumes.store
         self._claim_queue, self._volume_queue, self._offers = claim_queue, volume_queue, offers
+        self._has_looked = False  # before that not all claims are known that wait, and each of them will look
 
     async def look_at_all(self) -> None:
-        """A term begins: each claim and each volume is looked at, and among the claims those that look for a volume."""
+        """A term begins: each claim and each volume is looked at, and first the claims that look for a volume."""
         looking = await self._offers.look_at_all()
-        self._claim_queue.add_later(looking, newest_keys(self._claims, key_of))
+        self._has_looked = True
+        self._claim_queue.add_later(itertools.chain(looking, newest_keys(self._claims, key_of)))
         self._volume_queue.add_later(newest_keys(self._volumes, lambda pv: pv.metadata.name))
 
     def claim_changed(self, change: Change[PersistentVolumeClaim]) -> None:
@@ -139,7 +141,7 @@ class BindingEventHandlers:
                 self._claim_queue.add(claim_key(pv.spec.claim_ref))
         for claim in self._claims.by(BY_VOLUME, change.key.name):
             self._claim_queue.add(key_of(claim))
-        if change.new is not None and is_free(change.new):
+        if self._has_looked and change.new is not None and is_free(change.new):
             self._offers.offer(change.new)
 
     def class_changed(self, change: Change[StorageClass]) -> Iterator[Key]:

@@ -1,7 +1,7 @@
 """Claims that look for a volume, by class, modes and size, so that a free volume finds its claim at once.
 
-The mirror of `binder/available_volumes.py`. Claims that ask for the same are one group, in the order of their arrival; of the groups that
-a volume could serve the one whose first claim has waited longest is served. The cost is a look at each such group, however many wait.
+The mirror of `binder/available_volumes.py`. Claims that ask for the same are one group, in the order of their age; of the groups that a
+volume could serve the one with the oldest claim is served. The cost is a look at each such group, however many wait.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from mooring.cluster.binder.available_volumes import Modes, Shape, shape_of_clai
 _Wish = tuple[Decimal, str]
 """Bytes, and the selector as text, "" for none."""
 _Place = tuple[Shape, Modes, _Wish]
+_Entry = tuple[str, int, Key]
+"""When the claim was made, and the number of its arrival, for those of one second."""
 _LAST_TEXT = "\U0010ffff"
 """After every selector's text."""
 
@@ -34,15 +36,15 @@ class _Groups:
 
     def __init__(self) -> None:
         self.wishes: list[_Wish] = []  # sorted
-        self.waiting: dict[_Wish, list[tuple[int, Key]]] = {}  # each sorted by arrival
+        self.waiting: dict[_Wish, list[_Entry]] = {}  # each sorted
 
-    def put(self, wish: _Wish, entry: tuple[int, Key]) -> None:
+    def put(self, wish: _Wish, entry: _Entry) -> None:
         if wish not in self.waiting:
             self.waiting[wish] = []
             bisect.insort(self.wishes, wish)
         bisect.insort(self.waiting[wish], entry)
 
-    def take(self, wish: _Wish, entry: tuple[int, Key]) -> None:
+    def take(self, wish: _Wish, entry: _Entry) -> None:
         entries = self.waiting[wish]
         at = bisect.bisect_left(entries, entry)
         assert entries[at] == entry, "a claim is removed where it was put"
@@ -57,10 +59,10 @@ class _Groups:
 
 
 class WaitingClaims:
-    """Fed by the changes of claims. A claim that is away is not found."""
+    """Fed by the first look at all claims and by their changes. A claim that is away is not found."""
 
     def __init__(self) -> None:
-        self._known: dict[Key, tuple[_Place, tuple[int, Key]]] = {}
+        self._known: dict[Key, tuple[_Place, _Entry]] = {}
         self._groups: dict[Shape, dict[Modes, _Groups]] = {}
         self._away: set[Key] = set()
         self._arrivals = itertools.count()
@@ -73,8 +75,9 @@ class WaitingClaims:
         if before is not None:
             self._leave(key)
             del self._known[key]
-        if place is not None:
-            self._known[key] = place, (next(self._arrivals) if before is None else before[1][0], key)
+        if claim is not None and place is not None:
+            created = claim.metadata.creation_timestamp or ""
+            self._known[key] = place, ((created, next(self._arrivals), key) if before is None else before[1])
             self._enter(key)
 
     def send_away(self, key: Key) -> None:
@@ -89,16 +92,16 @@ class WaitingClaims:
 
     def first(self, pv: PersistentVolume, fits: Callable[[Key], bool]) -> Key | None:
         """Gives the oldest of the claims that the volume could serve. fits: the last word on one of them."""
-        found: tuple[int, Key] | None = None
+        found: _Entry | None = None
         have, size = set(pv.spec.access_modes or ()), capacity_of(pv)
         for modes, groups in self._groups.get(shape_of_volume(pv), {}).items():
             for wish in groups.up_to(size) if have.issuperset(modes) else ():
                 entries = groups.waiting[wish]
                 if found is None or entries[0] < found:
-                    first = next((entry for entry in entries if fits(entry[1])), None)
+                    first = next((entry for entry in entries if fits(entry[2])), None)
                     if first is not None and (found is None or first < found):
                         found = first
-        return None if found is None else found[1]
+        return None if found is None else found[2]
 
     def _enter(self, key: Key) -> None:
         if key in self._known and key not in self._away:
