@@ -151,13 +151,13 @@ def rejection(pod: Json) -> str:
 
 
 class Forbids(ServerFaults):
-    """These kinds can't be listed."""
+    """plurals: of the kinds that can't be listed just now."""
 
     def __init__(self, *plurals: str) -> None:
-        self._plurals = plurals
+        self.plurals = plurals
 
     async def before(self, verb: str, kind: Kind[Any], name: str) -> None:
-        if verb == "list" and kind.plural in self._plurals:
+        if verb == "list" and kind.plural in self.plurals:
             raise Forbidden(f"{kind.plural} is forbidden", reason="Forbidden")
 
 

@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from mooring.api.core import NODES
-from mooring.api.meta import Kind
-from mooring.apiserver.local import ServerFaults
-from mooring.kube.errors import ServerError
 from tests.support.attachdetaching import AttachDetachWorld, Vol
+from tests.support.binding import Forbids
 from tests.support.explained import Explained
 from tests.support.virtual_loop import in_virtual_time
 from tests.unit.attachdetach.test_bad_input import import_again
@@ -92,23 +90,15 @@ async def test_an_attachment_without_its_volume_is_known_before_anything_is_atta
         assert await world.va(again, other) is None
 
 
-class _NoVolumes(ServerFaults):
-    refuses = True
-
-    async def before(self, verb: str, kind: Kind[Any], name: str) -> None:
-        if self.refuses and (verb, kind.plural) == ("list", "persistentvolumes"):
-            raise ServerError("not yet")
-
-
 async def test_a_node_that_was_managed_when_it_was_first_seen_stays_so_though_the_caches_were_not_filled() -> None:
-    faults = _NoVolumes()
+    faults = Forbids("persistentvolumes")
     world = AttachDetachWorld(faults)
     volume, node = await world.volume(), await world.node()
     async with world.controlling():
         await world.settle(30)
         await world.patch(NODES, node, {"metadata": {"annotations": None}})
         await world.settle(30)
-        faults.refuses = False
+        faults.plurals = ()
         await world.pod(node, volume)
         await world.settle(60)
         assert await world.va(volume, node)

@@ -10,10 +10,8 @@ from typing import Any
 
 import pytest
 
-from mooring.api.meta import Kind
-from mooring.apiserver.local import ServerFaults
-from mooring.kube.errors import LATE_S, ServerError, Unreachable
-from tests.support.binding import NODE, PV, PVC, BinderWorld
+from mooring.kube.errors import LATE_S, Unreachable
+from tests.support.binding import NODE, PV, PVC, BinderWorld, Forbids
 from tests.support.builders import a_claim, a_class, a_ready_node, a_volume
 from tests.support.explained import Explained
 from tests.support.provisioning import ProvisioningWorld
@@ -79,7 +77,7 @@ async def test_of_claims_that_wait_for_a_volume_since_before_the_start_the_oldes
 @pytest.mark.parametrize("are_there", [True, False], ids=["volumes-are-there", "volumes-come-later"])
 async def test_claims_get_volumes_in_the_order_of_their_age(are_there: bool) -> None:
     """One that changes while the caches are filled is not older for it."""
-    faults = _Refused("pods")
+    faults = Forbids("pods")
     world = BinderWorld(faults, workers=1)
     for number in range(4):
         await world.create(a_claim(f"c{number}"))
@@ -90,7 +88,7 @@ async def test_claims_get_volumes_in_the_order_of_their_age(are_there: bool) -> 
         await world.settle(30)
         if not are_there:
             await world.patch(PVC, "c3", {"metadata": {"labels": {"changed": "last"}}}, "default")
-        faults.plural = ""
+        faults.plurals = ()
         await world.settle(60)
         if not are_there:
             await world.create(*(a_volume(f"pv{number}") for number in range(3)))
@@ -101,35 +99,24 @@ async def test_claims_get_volumes_in_the_order_of_their_age(are_there: bool) -> 
 
 @pytest.mark.parametrize("plural", ["persistentvolumeclaims", ""], ids=["claims-come-later", "claims-are-there"])
 async def test_a_claim_is_free_of_a_node_that_goes_while_the_caches_are_filled(plural: str) -> None:
-    faults = _Refused("")
+    faults = Forbids()
     world = BinderWorld(faults)
     notes = {"volume.kubernetes.io/selected-node": "n1", "volume.kubernetes.io/storage-provisioner": "csi.test"}
     await world.create(a_class("sc", wffc=True), a_ready_node("n1"), a_ready_node("n2"), a_claim(annotations=notes))
-    faults.plural = plural
+    faults.plurals = (plural,)
     async with world.binding():
         await world.settle(30)
         await world.delete(NODE, "n1")
         await world.settle(5)
-        faults.plural = ""
+        faults.plurals = ()
         await world.settle(200)
         claim = await world.get(PVC, "claim", "default")
     assert "volume.kubernetes.io/selected-node" not in claim["metadata"]["annotations"]
 
 
-class _Refused(ServerFaults):
-    """Lists of this kind, while it stands."""
-
-    def __init__(self, plural: str) -> None:
-        self.plural = plural
-
-    async def before(self, verb: str, kind: Kind[Any], name: str) -> None:
-        if (verb, kind.plural) == ("list", self.plural):
-            raise ServerError("not yet")
-
-
 @pytest.mark.parametrize("change", [{"capacity": {"storage": "5Gi"}}, None], ids=["changed", "gone"])
 async def test_a_free_volume_that_changes_before_the_caches_are_filled_is_known_as_it_is(change: Any) -> None:
-    faults = _Refused("pods")
+    faults = Forbids("pods")
     world = BinderWorld(faults)
     await world.create(a_volume())
     async with world.binding():
@@ -140,7 +127,7 @@ async def test_a_free_volume_that_changes_before_the_caches_are_filled_is_known_
         else:
             await world.patch(PV, "pv", {"spec": change})
         await world.settle(30)
-        faults.plural = ""
+        faults.plurals = ()
         await world.create(a_claim(size="3Gi"))
         await world.shown(PVC, "claim", lambda body: body["status"]["phase"] == "Bound")
 
@@ -186,19 +173,19 @@ async def test_the_snapshot_controller_looks_at_each_snapshot_and_each_content_o
 @pytest.mark.parametrize("is_late", [True, False], ids=["while-the-caches-are-filled", "once-they-are"])
 async def test_a_snapshot_that_is_deleted_soon_after_a_start_waits_for_what_the_former_process_may_have_sent(is_late: bool) -> None:
     """Else the content that comes late stays for ever, and so does the driver's snapshot."""
-    faults = _Refused("")
+    faults = Forbids()
     world = await SnapshotWorld(faults=faults).base()
     world.cluster.refuse(CREATE_VSC, error=Unreachable("timed out"), late_s=40.0)
     slow = {"retry_interval_start_s": 300.0, "retry_interval_max_s": 300.0}
     async with world.controlling(**slow):
         await world.snap()
         await world.settle(1)
-    faults.plural = "persistentvolumes" if is_late else ""
+    faults.plurals = ("persistentvolumes",) if is_late else ()
     async with world.both(**slow):
         await world.settle(5)
         await world.delete(VS, "snap")
         await world.settle(1)
-        faults.plural = ""
+        faults.plurals = ()
         await world.gone(VS, "snap")
         await world.settle(LATE_S)
         assert ([], {}) == (await world.list(VSC), world.driver.snapshots)

@@ -17,6 +17,7 @@ from mooring.cluster.attachdetach.identity import identity_of, is_managed
 from mooring.cluster.attachdetach.metrics import AttachDetachMetrics
 from mooring.cluster.attachdetach.view import BY_CLAIM, BY_NODE, BY_UNIQUE, BY_VOLUME, ORPHAN, View
 from mooring.cluster.attachdetach.waited import silent_since, written_on
+from mooring.control.backlog import newest_keys
 from mooring.control.controller import Controller
 from mooring.control.slim import changed
 from mooring.kube.cache.informer import Change
@@ -53,7 +54,7 @@ class EventHandlers:
             itertools.chain.from_iterable(map(view.volumes_of_attachment, attachments)),
             itertools.chain.from_iterable(map(view.volumes_of_pod, pods)),
         )
-        self._reports.add_later(node.metadata.name for node in newest_first(view.nodes.values()))
+        self._reports.add_later(newest_keys(view.nodes, lambda node: node.metadata.name))
         self._pods.add_later(map(key_of, pods))
 
     def _met(self, node: Node, now: Instant) -> None:

@@ -41,6 +41,7 @@ from mooring.control.result import Result
 from mooring.control.runtime import Runtime
 from mooring.control.slim import changed
 from mooring.kube.cache.informer import Cause, Change
+from mooring.kube.cache.store import newest_first
 
 log = logger(__name__)
 
@@ -62,7 +63,6 @@ class SnapshotController(Manager):
         reconciler = Reconciler(runtime.cluster, own.view, own.by_plural(), self.events, runtime.clock)
         parts = [SnapshotQueue(runtime, row, own, reconciler, self.events, queues) for row in rows]
         protection = Protection(runtime, own, reconciler, self.events, queues)
-
         looks = [*(part.look_at_all for part in parts), protection.look_at_all]
         super().__init__(shared, *(part.controller for part in parts), protection.contents, protection.claims, first_looks=looks)
         self.beside("snapshot-controller/events", self.events)
@@ -131,9 +131,15 @@ class SnapshotQueue:
             self._telling.forget(uid)
         elif is_found or is_news(change, _has_late_error):
             yield change.key
-        first = (new if change.old is None and change.cause is Cause.RELIST else None) if self._has_looked else change.old
-        if new is not None and first is not None and v.may_get_content(first):  # also of one that is deleted while caches are filled
+        found = self._found_there(change)
+        if new is not None and found is not None and v.may_get_content(found):
             lost.inherit(uid)
+
+    def _found_there(self, change: Change[Any]) -> Snapshot | None:
+        """The snapshot as this process has found it, where it has not come since; it may be deleted before the first look."""
+        if not self._has_looked:
+            return change.old
+        return change.new if change.old is None and change.cause is Cause.RELIST else None
 
     def _content_changed(self, change: Change[Any]) -> Iterator[Key]:
         """The snapshot that it points to, and those that name it, or would."""
@@ -266,11 +272,12 @@ class Protection:
     async def look_at_all(self) -> None:
         """A term begins: held claims are taken for idle from now on, until a change of a snapshot says more."""
         view, now = self._view, self._clock.now()
-        async for key in in_turns([key_of(claim) for claim in view.claims.values() if v.holds_claim(claim)]):
+        held = [key_of(claim) for claim in newest_first(claim for claim in view.claims.values() if v.holds_claim(claim))]
+        async for key in in_turns(held):
             if view.claims.get(key) is not None:
                 self._idle.setdefault(key, now)
         self.contents.add_later(newest_keys(view.contents, lambda content: content.metadata.name))
-        self.claims.add_later(newest_keys(view.claims, lambda claim: key_of(claim) if v.holds_claim(claim) else None))
+        self.claims.add_later(held)
 
     def _decide_content(self, name: str) -> Decision[Action]:
         return decide_content(self._view, name, self._since_s(self._unmarked.get(name)))

@@ -50,8 +50,8 @@ class StaleNodeSelection:
     def look_at_all(self) -> None:
         """A term begins."""
         for name in self._deleted:
-            for claim in self._view.claims.by(BY_SELECTED, name):
-                self.controller.add((key_of(claim), name))
+            for key in self._claims_on(name):
+                self.controller.add(key)
 
     def node_changed(self, change: Change[Node]) -> Iterator[tuple[Key, str]]:
         name = change.key.name
@@ -60,8 +60,10 @@ class StaleNodeSelection:
             self._deleted[name] = None
             if len(self._deleted) > DELETED_MAX:
                 del self._deleted[next(iter(self._deleted))]
-            for claim in self._view.claims.by(BY_SELECTED, name):
-                yield key_of(claim), name
+            yield from self._claims_on(name)
+
+    def _claims_on(self, node_name: str) -> Iterator[tuple[Key, str]]:
+        return ((key_of(claim), node_name) for claim in self._view.claims.by(BY_SELECTED, node_name))
 
     def claim_changed(self, change: Change[PersistentVolumeClaim]) -> Iterator[tuple[Key, str]]:
         selected = "" if change.new is None else annotation(change.new, SELECTED_NODE)

@@ -38,10 +38,11 @@ class Offers:
 
     async def look_at_all(self) -> Sequence[Key]:
         """A term begins: gives the claims that look for a volume, the oldest first."""
-        looking = sorted([claim for claim in self._claims.values() if is_looking(claim)], key=_age)
-        async for claim in in_turns(looking):
-            self._waiting.move(key_of(claim), self._claims.get(key_of(claim)))
-        return [key_of(claim) for claim in looking]
+        looking = sorted((claim for claim in self._claims.values() if is_looking(claim)), key=_age)
+        keys = [key_of(claim) for claim in looking]
+        async for key in in_turns(keys):
+            self._waiting.move(key, self._claims.get(key))
+        return keys
 
     def claim_changed(self, key: Key, claim: PersistentVolumeClaim | None) -> None:
         """claim: as it is now, None for one that is gone."""
