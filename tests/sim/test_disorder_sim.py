@@ -14,8 +14,6 @@ from tests.sim.disorder import DISORDER_FROM
 pytestmark = pytest.mark.slow
 WITH_QUEUES = sorted(PARTS.keys() - {"driver"})
 QUICK, LONG = 10, 100
-UNMENDED = {("plane", 1_000_065): "I8"}
-"""Lives that show a defect which tests/sim/README.md tells of, and the law that they break."""
 
 
 @pytest.mark.parametrize("part", WITH_QUEUES)
@@ -31,16 +29,7 @@ def test_no_invariant_is_broken(part: str) -> None:
 def test_no_invariant_is_broken_in_many(part: str, tens: int) -> None:
     for seed in range(DISORDER_FROM + tens * QUICK, DISORDER_FROM + (tens + 1) * QUICK):
         outcome = PARTS[part][0].run_seed(seed)
-        assert outcome.broken is None or (part, seed) in UNMENDED, outcome.report()
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("part", "seed"), UNMENDED)
-def test_a_defect_that_is_not_mended_yet_is_still_there(part: str, seed: int) -> None:
-    """Once it is mended, its life leaves UNMENDED."""
-    broken = PARTS[part][0].run_seed(seed).broken
-    assert broken is not None
-    assert UNMENDED[part, seed] == broken.invariant
+        assert outcome.broken is None, outcome.report()
 
 
 def test_the_order_matters(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Defects of node health, binder and writes that were once there, planted again."""
+"""Defects of attach/detach, node health, binder and writes that were once there, planted again."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 from unittest import mock
 
+from mooring.cluster.attachdetach.view import View
 from mooring.cluster.binder.volumes import decide as binding
 from mooring.cluster.nodehealth import writes
 from mooring.control.controller import Controller
@@ -41,6 +42,11 @@ def _names_say_whose_a_volume_is() -> Planted:
     return mock.patch.object(binding, "_bound_to", return_value=None)
 
 
+def _former_names_are_foreign() -> Planted:
+    """An attachment that was made when its PersistentVolume named another volume counts as made by somebody else."""
+    return mock.patch.object(View, "has_former_name", return_value=False)
+
+
 def _drops_wake_themselves() -> Planted:
     """A pod that gives up its plan is told of that as those are who wait for it, and tries again without a back-off."""
     tell = Controller.tell
@@ -55,4 +61,5 @@ MEND_BUGS: Final[Mapping[str, Bug]] = {
     "refusals-are-moves": Bug(_refusals_are_moves, {"silent"}, first_seed=249),
     "taints-by-place": Bug(_taints_go_by_place, {"others"}, first_seed=410),
     "names-say-whose": Bug(_names_say_whose_a_volume_is, {"bound-lost", "deleted-wanted"}, first_seed=2163),
+    "former-names-foreign": Bug(_former_names_are_foreign, {"I8", "leaked"}, first_seed=1_000_065),
 }

@@ -328,13 +328,17 @@ async def test_a_node_that_is_made_anew_without_the_annotation_is_not_managed() 
 
 @in_virtual_time
 async def test_an_attachment_of_our_name_that_names_the_object_of_another_volume_is_told() -> None:
-    async with attaching() as world:
-        volume, other, node = await world.volume(), await world.volume(), await world.node()
-        await world.make_va(volume, node, pv=other.pv)
-        pod = await world.pod(node, volume)
+    world = AttachDetachWorld()
+    volume, other = await world.volume(), await world.volume()
+    node = await world.node(in_use=[other], reported=[other])
+    await world.make_va(other, node)
+    await world.make_va(volume, node, pv=other.pv)
+    await world.pod(node, other)
+    pod = await world.pod(node, volume)
+    async with world.controlling():
         await world.wait_told(pod, "FailedAttachVolume", f"is about attacher csi.test, node {node} and PersistentVolume {other.pv}")
         await world.settle(60)
-        assert ([], []) == (world.writes(), await world.reported(node))
+        assert ([], [other.unique]) == (world.writes(), await world.reported(node))
         await world.delete(VOLUME_ATTACHMENTS, volume.va(node))
         await world.attach(volume, node)
 

@@ -60,15 +60,28 @@ class _Pods:
 
 
 class _Attachments:
-    """ours: by node, those under the name that this controller gives. foreign: by node, the names of others."""
+    """ours: by node, those under the name that this controller gives. foreign: by node, the names of others.
+
+    former: the nodes whose attachment in `ours` has a name that was given when its PersistentVolume named another volume, as a cache may
+    have shown it long after. Nobody else deletes those.
+    """
 
     def __init__(self, identity: Identity, found: Iterable[VolumeAttachment], nodes: Iterable[str]) -> None:
         attachments = {one.metadata.name: one for one in found}
         names = {identity.attachment_to(node): node for node in {*nodes, *(one.spec.node_name for one in attachments.values())}}
         self.ours = {names[name]: one for name, one in attachments.items() if name in names}
+        self.former: set[str] = set()
         self.foreign: dict[str, list[str]] = {}
         for name in sorted(attachments.keys() - names.keys()):
             self.foreign.setdefault(attachments[name].spec.node_name, []).append(name)
+
+    def take_over(self, former: VolumeAttachment) -> None:
+        """One at a time, and none beside the one of the right name: a detach for the one would end the attach of the other."""
+        node, name = former.spec.node_name, former.metadata.name
+        if node not in self.ours:
+            self.ours[node] = former
+            self.former.add(node)
+            self.foreign[node].remove(name)
 
 
 def volume_of(view: View, unique: str) -> Volume:
@@ -86,6 +99,9 @@ def volume_of(view: View, unique: str) -> Volume:
     found = (*_attachments_of(view, pvs), *inline, *(one for one in by_name if one is not None))
     attachments = _Attachments(identity, found, (*pods.nodes, *remembered))
     unsure = [node for node in remembered if view.memory.record(unique, node).creating or view.memory.record(unique, node).open_posts]
+    others = [name for node, names in attachments.foreign.items() if node not in unsure for name in names]
+    for former in _former_ones(view, identity, pods, others):
+        attachments.take_over(former)
     if not pvs:
         for node, one in attachments.ours.items():
             pods.doubts[node] = list(_doubts(view, one))
@@ -101,6 +117,21 @@ def volume_of(view: View, unique: str) -> Volume:
         driver_wait_s=force_after_of(view.drivers.get(Key("", identity.driver))),
         places={node: _place(view, identity, node, pods, attachments) for node in sorted(nodes)},
     )
+
+
+def _former_ones(view: View, identity: Identity, pods: _Pods, foreign: Iterable[str]) -> Iterator[VolumeAttachment]:
+    """Those under the name of another volume that are to go before one of the right name is made.
+
+    Where a pod needs the volume, and it may be mounted already, the one of the right name is made first.
+    """
+    for one in filter(None, map(view.attachment, foreign)):
+        node = one.spec.node_name
+        is_ending = is_deleting(one) or one.metadata.uid in view.memory.deletions
+        is_in_need = node in pods.nodes and (
+            _is_reported(identity.unique, view.node(node)) or _is_mounted(identity.unique, view.node(node), view.memory.node(node))
+        )
+        if one.spec.attacher == identity.driver and view.has_former_name(one) and (is_ending or not is_in_need):
+            yield one
 
 
 def _claim_reference(ref: ObjectReference) -> ObjectReference:
@@ -210,9 +241,8 @@ def _leads_to(view: View, pod: Pod, pv: PersistentVolume, key: Key) -> bool | No
 def _place(view: View, identity: Identity, name: str, pods: _Pods, attachments: _Attachments) -> Place:
     unique, node, attachment = identity.unique, view.node(name), attachments.ours.get(name)
     record, node_record = view.memory.record(unique, name), view.memory.node(name)
-    listed = () if node is None else node.status.volumes_attached or ()
     wishes = tuple(sorted(pods.wishes.get(name, ()), key=lambda wish: (wish.created, wish.ref.name)))
-    reported = any(one.name == unique for one in listed)
+    reported = _is_reported(unique, node)
     may_be_inherited = attachment is not None and not reported and _may_have_been_unwanted(attachment, record, wishes)
     return Place(
         _node_facts(view, name),
@@ -225,6 +255,7 @@ def _place(view: View, identity: Identity, name: str, pods: _Pods, attachments: 
         may_be_mounted_until=node_record.unheard_until if _had(unique, node, node_record, attachment) else -math.inf,
         reported=reported,
         attachment=attachment,
+        is_former=name in attachments.former,
         intact=attachment is None or _is_about(view, attachment, identity, name),
         deletion=_deletion(view, attachment, reported=reported),
         foreign=tuple(attachments.foreign.get(name, ())),
@@ -256,6 +287,10 @@ def _is_about(view: View, attachment: VolumeAttachment, identity: Identity, node
     pv = view.volumes.get(Key("", spec.source.persistent_volume_name or ""))
     found = inline_identity_of(attachment) if pv is None else identity_of(pv)
     return (spec.attacher, spec.node_name) == (identity.driver, node) and (found == identity or (pv is None and found is None))
+
+
+def _is_reported(unique: str, node: Node | None) -> bool:
+    return node is not None and any(one.name == unique for one in node.status.volumes_attached or ())
 
 
 def _is_mounted(unique: str, node: Node | None, record: NodeRecord) -> bool:

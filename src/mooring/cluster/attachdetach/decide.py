@@ -78,7 +78,7 @@ def _step(volume: Volume, place: Place, first: str, rules: Rules, now: Instant) 
         return _look_up(place, now)
     if place.may_be_deleted:
         return _delete_again(volume, place, rules, now)
-    if place.is_wanted:
+    if place.is_wanted and (place.is_ending or not place.is_former):
         return _attach(volume, place, first, rules, now)
     return _release(volume, place, rules, now)
 

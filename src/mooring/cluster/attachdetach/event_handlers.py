@@ -144,6 +144,7 @@ class EventHandlers:
                 self._wake(self._view.volumes_on(name))
             differing = tuple(_differing(old, new))
             self._wake((key for key in self._view.without_volume_on(name) if key.startswith(ORPHAN)), differing)
+            self._wake(*(self._view.volumes_in_the_way_of(unique, name) for unique in differing))
             if written_on(old) == written_on(new):
                 self._look_at(name, differing)
                 return

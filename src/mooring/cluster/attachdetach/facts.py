@@ -50,7 +50,8 @@ class Place(msgspec.Struct, frozen=True):
     wishes: of pods that want it there. doubts: pods that may want it: their claim can't be followed to a volume just now. finished: pods
     that used it there and have ended. mounted: the node has it in use. may_be_mounted_until: until then it may have, though it does
     not say so. reported: its status lists it as attached.
-    attachment: of the name that this controller gives; intact: and of that volume and node; deletion: of it, by this process.
+    attachment: of the name that this controller gives, or is_former: gave when the PersistentVolume named another volume, which nothing is
+    reported of; intact: and of that volume and node; deletion: of it, by this process.
     foreign: names of others' attachments.
     waited_before_s: for the forced detach, as it is written down on the Node. inherited_until: until then an earlier process' DELETE of the
     attachment may be carried out, for all that is known; -inf where that can't be.
@@ -66,6 +67,7 @@ class Place(msgspec.Struct, frozen=True):
     may_be_mounted_until: Instant = -math.inf
     reported: bool = False
     attachment: VolumeAttachment | None = None
+    is_former: bool = False
     intact: bool = True
     deletion: Deletion | None = None
     foreign: tuple[str, ...] = ()

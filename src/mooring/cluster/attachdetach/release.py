@@ -100,7 +100,7 @@ def is_to_be_reported(volume: Volume, place: Place, rules: Rules, now: Instant) 
         return False
     if place_ahead(volume, place) is not None:
         return False
-    return place.is_wanted or (place.reported and hold_of(volume, place, rules, now).stays)
+    return (place.is_wanted and not place.is_former) or (place.reported and hold_of(volume, place, rules, now).stays)
 
 
 def place_ahead(volume: Volume, place: Place) -> Place | None:

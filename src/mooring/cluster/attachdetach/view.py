@@ -103,6 +103,11 @@ class View(msgspec.Struct, frozen=True):
         found = (identity_of(pv) for pod in self.pods.by(BY_NODE, name) for pv in self.objects_of_pod(pod))
         return _by_name(name, (None if one is None else (one.driver, one.handle) for one in found))
 
+    def has_former_name(self, attachment: VolumeAttachment) -> bool:
+        """True for one whose name is that of another volume's attachment, where the node neither has that in use nor lists it."""
+        name = attachment.metadata.name
+        return _is_hashed(name) and name not in self._named_by_node(attachment.spec.node_name)
+
     def sort(self, attachment: VolumeAttachment) -> None:
         """To be called when the attachment, or the PersistentVolume that it names, comes or goes."""
         node, gone = attachment.spec.node_name, self.attachment(attachment.metadata.name) is None
@@ -120,6 +125,12 @@ class View(msgspec.Struct, frozen=True):
         parts = split_unique_name(key or "")
         if parts is not None and Identity(*parts).attachment_to(node) != name:
             yield from filter(None, (self._named_by_node(node).get(name) or self._named_by_pods(node).get(name),))
+
+    def volumes_in_the_way_of(self, unique: str, node: str) -> Iterator[str]:
+        """Those that the attachment is about whose name is that of this volume's attachment to the node."""
+        parts = split_unique_name(unique)
+        attachment = None if parts is None else self.attachment(Identity(*parts).attachment_to(node))
+        yield from () if attachment is None else self.volumes_of_attachment(attachment)
 
     def objects_of_pod(self, pod: Pod) -> Iterator[PersistentVolume]:
         """Those of its claims, and what stands for those that it defines itself."""
