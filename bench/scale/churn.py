@@ -33,6 +33,7 @@ from mooring.api.volume_names import attachment_name, unique_name
 from mooring.dev.extras import install
 from mooring.kube.client.http import HttpCluster
 from mooring.kube.cluster import EventType, Patch, PatchType, WatchEvent
+from mooring.kube.errors import AlreadyExists
 from tests.support.control_plane import ControlPlane
 
 Json = dict[str, Any]
@@ -186,6 +187,14 @@ class ScaleLoad(Load):
             name = node_name(number % self.size.nodes)
             await self._cluster.patch(leases, name, Patch(PatchType.MERGE, {"spec": spec}), "kube-node-lease")
             await asyncio.sleep(max(0.0, began + (number + 1) / rate - time.monotonic()))
+
+    async def hold_lease(self, name: str) -> None:
+        """For an hour from now, as some other replica."""
+        now = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
+        spec = {"holderIdentity": "another", "leaseDurationSeconds": 3600, "acquireTime": now, "renewTime": now}
+        with contextlib.suppress(AlreadyExists):
+            await self._cluster.create(LEASES.whole(), {"metadata": {"name": name}, "spec": spec}, NS)
+        await self._cluster.patch(LEASES.whole(), name, Patch(PatchType.MERGE, {"spec": spec}), NS)
 
     async def _report(self, node: str) -> None:
         patch = Patch(PatchType.MERGE, {"status": {"volumesInUse": sorted(self._in_use[node])}})

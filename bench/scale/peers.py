@@ -31,6 +31,7 @@ _RENAMED = 'hostname "$0" && exec "$@"'
 _BINDING = ",".join(MANAGER[1:])
 _KUBE_ELECTION = "--leader-elect"
 ATTACHER = "csi-attacher"
+LEASE_OF_ONE = f"mooring-controller-{DRIVER.replace('.', '-')}"
 ATTACH_DETACH = {GO: "attach/detach and binder", EACH: "attach/detach"}
 
 

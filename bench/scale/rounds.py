@@ -14,7 +14,7 @@ from bench.contender import Strangers
 from bench.load import a_load
 from bench.scale.churn import ATTACH, ATTACHMENT, BIND, GROW, KINDS, SNAPSHOT, WANTED, ScaleLoad, spares_for
 from bench.scale.lived import Size
-from bench.scale.peers import ATTACH_DETACH, ATTACHER, GO, ONE, Peers, Process, at_work, replicas
+from bench.scale.peers import ATTACH_DETACH, ATTACHER, GO, LEASE_OF_ONE, ONE, Peers, Process, at_work, parts, replicas
 from bench.scale.rest import SAMPLE_S, Sample, rested_at
 from tests.support.control_plane import ControlPlane
 
@@ -43,8 +43,9 @@ class Run:
     at rest. latencies: by kind, all of them. *_turn_s: the longest turn of any process' loop, until all were at rest and from there on; 0
     where none can be seen. handover_s, takeover_s: from SIGTERM and from SIGKILL for the attacher that leads, with a second one beside it,
     until what was made at that moment is attached; wanting_s: from SIGTERM for the attach/detach controller that leads, until a pod that
-    came at that moment has its attachment. None where they are no programs of their own, and without root. strangers: processors busy
-    elsewhere, under churn.
+    came at that moment has its attachment; None where they are no programs of their own. standby_s: from the start of a standby of all
+    controllers in one process until its caches are filled, with standby_cpu_s of processor time; None for other contenders. All of these
+    are None without root. strangers: processors busy elsewhere, under churn.
     """
 
     first_s: Mapping[str, float]
@@ -66,6 +67,8 @@ class Run:
     handover_s: float | None = None
     takeover_s: float | None = None
     wanting_s: float | None = None
+    standby_s: float | None = None
+    standby_cpu_s: float | None = None
 
 
 class Rounds:
@@ -81,12 +84,24 @@ class Rounds:
         async with a_load(self._plane, ScaleLoad) as load:
             load.begin(self._size, first, first + self._load.spares)
             run = await self._whole(contender, load)
+            if contender == ONE and os.geteuid() == 0:
+                run.standby_s, run.standby_cpu_s = await self._standby(load)
             if contender != ONE and os.geteuid() == 0:
                 attaching, wanting = (ATTACHER, load.attach, ATTACHMENT), (ATTACH_DETACH[contender], load.want, WANTED)
                 run.handover_s = await self._leader_change(contender, load, signal.SIGTERM, *attaching)
                 run.takeover_s = await self._leader_change(contender, load, signal.SIGKILL, *attaching)
                 run.wanting_s = await self._leader_change(contender, load, signal.SIGTERM, *wanting)
             return run
+
+    async def _standby(self, load: ScaleLoad) -> tuple[float, float]:
+        """Somebody else holds the Lease all the time."""
+        await load.hold_lease(LEASE_OF_ONE)
+        (name,) = (part.name for part in parts(ONE))
+        with replicas(ONE, name, self._plane, self._driver, f"standby-{self._number}") as programs:
+            began, process = time.monotonic(), programs.start()
+            await asyncio.sleep(SAMPLE_S)
+            ended = await _settled(programs.processes, load.size.patience_s, polls=False)
+            return ended - began, process.cpu_s
 
     async def _leader_change(
         self, contender: str, load: ScaleLoad, how: signal.Signals, program: str, act: Callable[[], Awaitable[None]], kind: str
