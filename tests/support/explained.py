@@ -29,3 +29,8 @@ class Explained(ClusterWorld):
     def keys_of(self, controller: str) -> list[str]:
         """Those that this controller decided on."""
         return [key for one, key in self.decided if one == controller]
+
+    def worked_on(self) -> int:
+        """How many times any key became work for a controller."""
+        adds = (sample for family in self.metrics.registry.collect() for sample in family.samples if sample.name == "workqueue_adds_total")
+        return round(sum(sample.value for sample in adds))

@@ -6,15 +6,18 @@ in a backlog, and what happens meanwhile is done first.
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
 from mooring.api.meta import Object
 from mooring.kube.cache.reader import Reader
-from mooring.kube.cache.store import newest_first
+from mooring.kube.cache.store import newest_first, version
+
+ORDERED_IN_STEP: Final = 500
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T", bound=Object)
@@ -25,11 +28,19 @@ def newest_keys(objects: Reader[T], key: Callable[[T], K | None]) -> Iterator[K 
 
     The cache is read when the first key is asked for.
     """
-    return map(key, _when_asked(objects))
+    return (None if obj is None else key(obj) for obj in newest_in_steps(objects))
 
 
-def _when_asked(objects: Reader[T]) -> Iterator[T]:
-    yield from newest_first(objects.values())
+def newest_in_steps(objects: Reader[T]) -> Iterator[T | None]:
+    """The objects, what has changed last first. Each step is short: the first ones only put some of the objects in order, and give None.
+
+    The cache is read in the first step.
+    """
+    found, runs = objects.values(), []
+    for begin in range(0, len(found), ORDERED_IN_STEP):
+        runs.append(newest_first(found[begin : begin + ORDERED_IN_STEP]))
+        yield None
+    yield from heapq.merge(*runs, key=version, reverse=True)
 
 
 class _Source(msgspec.Struct, Generic[K]):

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 from mooring.api.meta import Object
 from mooring.base.backoff import retry_backoff
 from mooring.base.log import Logger, logger
+from mooring.control.backlog import newest_keys
 from mooring.control.decision import Deciding, Decision, Failed
 from mooring.control.draining import WorkerGroup
 from mooring.control.events import REPEAT_S, SLACK_S
@@ -29,6 +30,7 @@ from mooring.control.runtime import Runtime
 from mooring.control.slim import changed
 from mooring.control.topics import Topic, Topics
 from mooring.kube.cache.informer import Change, Informer
+from mooring.kube.cache.reader import Reader
 from mooring.kube.errors import ApiError
 
 A = TypeVar("A")
@@ -131,6 +133,25 @@ class Controller(Generic[K]):
         sources: asked in turns, for one key at a time; None is no key.
         """
         self._queue.add_later(*sources)
+
+    def newest_due(self, objects: Reader[T], key: Callable[[T], K | None], rests: Callable[[K], Because | None]) -> Iterator[K | None]:
+        """A source for `add_later`: as `newest_keys`, without the keys that need no look.
+
+        rests: gives the reason why a key needs none, which is shown as if it had been looked at; None for a key that is due.
+        """
+
+        def due(obj: T) -> K | None:
+            found = key(obj)
+            try:
+                because = None if found is None else rests(found)
+            except Exception:  # the worker that gets the key tells of it
+                return found
+            if found is None or because is None:
+                return found
+            self._show(found, because)
+            return None
+
+        return newest_keys(objects, due)
 
     def add_after(self, key: K, seconds: float) -> None:
         """The key is reconciled after a while; the earliest of several delayed adds counts."""

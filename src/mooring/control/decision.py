@@ -58,12 +58,27 @@ class Decision(msgspec.Struct, Generic[A], frozen=True):
     done: str = ""
     uid: str = ""
 
+    @property
+    def asks_nothing(self) -> bool:
+        """True where there is nothing to do, to tell or to wait for: a look at the key would come to nothing."""
+        return not (self.actions or self.again or self.waits_for) and self.problem is None and self.after_s is None
+
     def kept(self) -> Decision[Any]:
         """As it may be kept: what changes later is not in its actions."""
         if not any(isinstance(action, Changing) for action in self.actions):
             return self
         actions: tuple[Any, ...] = tuple(action.kept() if isinstance(action, Changing) else action for action in self.actions)
         return msgspec.structs.replace(self, actions=actions)
+
+
+def rests(decide: Callable[[K], Decision[Any]]) -> Callable[[K], Because | None]:
+    """Gives the reason of a decision that asks for nothing, None for another one."""
+
+    def because(key: K) -> Because | None:
+        decision = decide(key)
+        return decision.because if decision.asks_nothing else None
+
+    return because
 
 
 class Failed(MooringError):

@@ -59,9 +59,22 @@ def _mounts_are_not_checked() -> Planted:
 
 def _reports_are_not_awaited() -> Planted:
     """An attachment is deleted while its Node still lists it."""
-    return _with_places(
-        lambda place: msgspec.structs.replace(place, reported=False, node_record=NodeRecord(checked_at=place.node_record.checked_at))
-    )
+    return _with_places(lambda place: msgspec.structs.replace(place, reported=False, node_record=_NeverWritten(place.node_record)))
+
+
+class _NeverWritten:
+    """A NodeRecord that no write of the report is under way for."""
+
+    unsure = writing = False
+
+    def __init__(self, record: NodeRecord) -> None:
+        object.__setattr__(self, "_record", record)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._record, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._record, name, value)
 
 
 def _only_the_attached_block() -> Planted:
@@ -144,7 +157,7 @@ def _reports_are_stale() -> Planted:
     async def forgetting(self: reports.Reports, name: str) -> Result:
         record = self._view.memory.node(name)
         if self._clock.now() < record.gathers_until + 1.0:
-            record.stale = set()
+            record.take_stale()
         return await reconcile(self, name)
 
     return mock.patch.object(reports.Reports, "reconcile", forgetting)
@@ -198,7 +211,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     **MEND_BUGS,
     **WORKLOAD_BUGS,
     "mounts-unchecked": Bug(_mounts_are_not_checked, {"I3", "I6"}, first_seed=2),
-    "reports-unawaited": Bug(_reports_are_not_awaited, {"I4"}, first_seed=15),
+    "reports-unawaited": Bug(_reports_are_not_awaited, {"I4"}, first_seed=21),
     "only-attached-block": Bug(_only_the_attached_block, {"I1", "I2"}, first_seed=8),
     "own-writes-forgotten": Bug(_own_writes_are_forgotten, {"I1", "I2", "I4", "I10"}, first_seed=26),
     "intents-in-memory": Bug(claim_bugs.BUGS["intents-in-memory"].plant, {"create-unwritten", "leaked"}, first_seed=5),
@@ -211,7 +224,7 @@ BUGS: Final[Mapping[str, Bug]] = {
     "foreign-is-ours": Bug(_foreign_attachments_are_ours, {"others"}, first_seed=46),
     "taints-ignored": Bug(_taints_are_ignored, {"I7", "I8"}, first_seed=24),
     "taints-enough": Bug(_taints_are_enough, {"pod-gc"}, first_seed=79),
-    "names-told": Bug(_names_are_told, {"I12"}, first_seed=17),
+    "names-told": Bug(_names_are_told, {"I12"}, first_seed=1_000_005),
     "reports-hot": Bug(_reports_run_hot, {"I10"}),
     "agent-forgets-mounts": Bug(node_bugs.BUGS["only-pods-reported"].plant, {"not-in-use", "I6"}, first_seed=1),
     "agent-stages-unattached": Bug(node_bugs.BUGS["attachments-unawaited"].plant, {"not-attached", "context-wrong", "I6"}, first_seed=1),

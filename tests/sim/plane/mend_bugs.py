@@ -61,5 +61,4 @@ MEND_BUGS: Final[Mapping[str, Bug]] = {
     "refusals-are-moves": Bug(_refusals_are_moves, {"silent"}, first_seed=249),
     "taints-by-place": Bug(_taints_go_by_place, {"others"}, first_seed=410),
     "names-say-whose": Bug(_names_say_whose_a_volume_is, {"bound-lost", "deleted-wanted"}, first_seed=2163),
-    "former-names-foreign": Bug(_former_names_are_foreign, {"I8", "leaked"}, first_seed=1_000_065),
 }

@@ -57,9 +57,15 @@ def _workers_never_yield() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(queue, "KEYS_IN_TURN", 1 << 30)
 
 
+def _first_looks_never_yield() -> contextlib.AbstractContextManager[Any]:
+    """A worker looks through all keys of a backlog that need no look in one go."""
+    return mock.patch.object(queue, "DRAWS_IN_TURN", 1 << 30)
+
+
 BUGS: Final[Mapping[str, Bug]] = {
     "places-for-each-claim": Bug("places", _places_for_each_claim, "grows by"),
     "places-stored": Bug("places", _places_are_stored, "bytes"),
     "attachments-scanned": Bug("attachments-alone", _attachments_are_scanned, "grows by"),
-    "workers-never-yield": Bug("growths", _workers_never_yield, "one callback"),
+    "workers-never-yield": Bug("attachments-alone", _workers_never_yield, "one callback"),
+    "first-looks-never-yield": Bug("at-rest", _first_looks_never_yield, "one callback"),
 }

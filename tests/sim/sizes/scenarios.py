@@ -140,6 +140,14 @@ def _growing(size: int) -> list[Json]:
     return made
 
 
+def _at_rest_but_one(size: int) -> list[Json]:
+    """The oldest claim alone has not grown yet."""
+    made = _growing(size)
+    for claim in made[2::2]:
+        claim["status"] = claim_status(2)
+    return made
+
+
 def _resizer(world: StateWorld) -> Parts:
     port, info = _port(world)
     return [Resizer(world.runtime, port, info, ResizerOptions(), world.recorder("resizer")).run()]
@@ -254,6 +262,7 @@ SCENARIOS: Final = {
     "places": Scenario(100, 5000, _places, _zonal, _provisioner, _all_made),
     "claims": Scenario(50, 10_000, _claims, VolumeDriver, _binder_and_provisioner, _all_bound),
     "growths": Scenario(50, 10_000, _growing, lambda: ResizingDriver(node_step=False), _resizer, _all_grown),
+    "at-rest": Scenario(200, 10_000, _at_rest_but_one, lambda: ResizingDriver(node_step=False), _resizer, _all_grown),
     "snapshots": Scenario(25, 1000, _snapshots, SnapshotDriver, _snapshot_programs, _all_taken),
     "volumes-on-node": Scenario(50, 1000, _on_one_node, ScriptedDriver, _attachdetach_and_attacher, _all_published),
     "attachments-alone": Scenario(200, 10_000, _without_volume, ScriptedDriver, _attachdetach, _always),

@@ -9,7 +9,11 @@ from typing import Any
 import pytest
 
 from mooring.api.core import NODES
-from tests.support.attachdetaching import AttachDetachWorld, Vol
+from mooring.api.pods import PODS
+from mooring.cluster.attachdetach import controller as module
+from mooring.cluster.attachdetach.identity import WAITED
+from mooring.kube.errors import TooManyRequests
+from tests.support.attachdetaching import PATCH_NODE, AttachDetachWorld, Vol
 from tests.support.binding import Forbids
 from tests.support.explained import Explained
 from tests.support.virtual_loop import in_virtual_time
@@ -17,6 +21,7 @@ from tests.unit.attachdetach.test_bad_input import import_again
 
 pytestmark = in_virtual_time
 
+GONE = Vol("gone", "gone", "csi.test", "h-gone", "default")
 COUNT, LOOKS, REPORTS = 60, "attachdetach-volumes", "attachdetach-nodes"
 
 
@@ -54,6 +59,7 @@ async def test_each_volume_and_each_report_is_looked_at_once() -> None:
     """Pods, claims, PersistentVolumes, attachments and Nodes all would have woken it."""
     world = ExplainedWorld()
     volumes = await world.settled()
+    before = world.worked_on()
     async with world.controlling():
         await world.settle(5)
     counts = Counter(world.decided)
@@ -61,6 +67,37 @@ async def test_each_volume_and_each_report_is_looked_at_once() -> None:
     assert COUNT == len(world.looked_at())
     assert COUNT // 2 == sum(controller == REPORTS for controller, _ in counts)
     assert {one.unique for one in volumes[-2:]} == set(world.looked_at()[:2]), "the newest first"
+    assert COUNT == world.worked_on() - before, "all reports are right, and no pod lacks a volume: only the volumes are work"
+
+
+@pytest.mark.parametrize("how", ["missing", "gone", "twice", "noted"])
+async def test_a_report_that_is_wrong_is_looked_at_once_and_mended(how: str) -> None:
+    world = ExplainedWorld()
+    volumes = await world.settled()
+    node = (await world.list(NODES))[0]["metadata"]["name"]
+    entries, before = await world.entries(node), len(world.of(PATCH_NODE, node))
+    lists = {"missing": entries[:1], "gone": [*entries, {"name": GONE.unique, "devicePath": ""}], "twice": [*entries, *entries]}
+    if how in lists:
+        await world.node_status(node, volumesAttached=lists[how])
+    else:
+        await world.patch(NODES, node, {"metadata": {"annotations": {WAITED: "{}"}}})
+    async with world.controlling():
+        await world.settle(5)
+        assert sorted(one.unique for one in volumes[:2]) == await world.reported(node)
+        assert WAITED not in (await world.get(NODES, node))["metadata"].get("annotations", {})
+    assert 1 == len(world.of(PATCH_NODE, node)) - before
+
+
+async def test_what_is_not_wanted_any_more_is_taken_off_a_report_that_lists_what_is_attached() -> None:
+    world = ExplainedWorld()
+    volumes = await world.settled()
+    node = (await world.list(NODES))[0]["metadata"]["name"]
+    for pod in [one["metadata"]["name"] for one in await world.list(PODS) if one["spec"]["nodeName"] == node]:
+        await world.delete_pod(pod)
+    async with world.controlling():
+        for volume in volumes[:2]:
+            await world.wait_no_va(volume, node)
+    assert [] == await world.reported(node)
 
 
 async def test_news_does_not_wait_for_the_first_look() -> None:
@@ -114,3 +151,35 @@ async def test_a_driver_that_is_described_late_is_looked_at_volume_by_volume(is_
         await world.csi_driver(**({"attachRequired": True} if is_known else {}))
         await world.settle(5)
     assert COUNT == len(world.looked_at())
+
+
+async def test_a_mark_outlives_a_refused_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The report is tried again after its Node had its turn in the first look: another attacher has an attachment under our name."""
+    monkeypatch.setattr(module, "REPORT_WORKERS", 1)
+    world = AttachDetachWorld()
+    volume, node = await world.volume(), "first"
+    await world.node(node, reported=[volume])
+    await world.make_va(volume, node, attacher="other")
+    for _ in range(300):
+        await world.node()
+    world.cluster.refuse(PATCH_NODE, error=TooManyRequests("later"))
+    async with world.controlling():
+        await world.settle(600)
+        assert [] == await world.reported(node)
+
+
+async def test_nothing_is_kept_of_a_node_that_goes_before_its_first_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "REPORT_WORKERS", 1)
+    world = AttachDetachWorld()
+    node = await world.node("oldest")
+    for _ in range(3000):
+        await world.node()
+    async with world.controlling() as controller:
+        while not controller.has_synced or not controller._nodes._queue._backlog:
+            await world.clock.sleep(0)
+        for _ in range(3):
+            await world.clock.sleep(0)
+        assert node in controller.view.memory.nodes()
+        await world.delete(NODES, node)
+        await world.settle(60)
+        assert node not in controller.view.memory.nodes()

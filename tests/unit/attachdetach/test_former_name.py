@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
+from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS
 from mooring.api.storage import VOLUME_ATTACHMENTS
 from mooring.api.volume_names import attachment_name
+from mooring.cluster.attachdetach.memory import UNHEARD_S
 from mooring.kube.errors import Unreachable
 from tests.support.attachdetaching import DELETE, DRIVER, POST, AttachDetachWorld, Vol, attaching
 from tests.support.builders import Json
@@ -83,6 +87,70 @@ async def test_it_stays_while_the_node_has_the_former_volume_in_use() -> None:
         assert [] == world.writes()
         await world.set_in_use(node)
         await world.wait_no_va(former_of(volume), node)
+
+
+@pytest.mark.parametrize("in_use", [False, True])
+@in_virtual_time
+async def test_a_report_that_lists_the_former_volume_is_mended_and_the_attachment_goes(in_use: bool) -> None:
+    world = AttachDetachWorld()
+    volume = await world.volume()
+    node = await world.node(reported=[former_of(volume)], in_use=[former_of(volume)] if in_use else [])
+    await make_former(world, volume, node)
+    async with world.controlling():
+        await world.settle(60)
+        if in_use:
+            assert await world.va(former_of(volume), node)
+            await world.set_in_use(node)
+        await world.wait_no_va(former_of(volume), node)
+        assert [] == await world.reported(node)
+
+
+@in_virtual_time
+async def test_a_node_that_came_back_without_the_former_volume_keeps_it_no_longer() -> None:
+    world = AttachDetachWorld()
+    volume = await world.volume()
+    node = await world.node(in_use=[former_of(volume)])
+    await make_former(world, volume, node)
+    async with world.controlling():
+        await world.settle(10)
+        await world.delete(NODES, node)
+        await world.settle(10)
+        await world.node(node)
+        await world.settle(UNHEARD_S - 1)
+        assert await world.va(former_of(volume), node), "its kubelet has not looked at the mounts yet"
+        await world.wait_no_va(former_of(volume), node)
+
+
+@pytest.mark.parametrize("why", ["the kubelet attaches, and tells nothing in use", "the claim is not bound"])
+@in_virtual_time
+async def test_it_stays_under_a_pod_that_may_use_the_volume(why: str) -> None:
+    world = AttachDetachWorld()
+    volume, node = await world.volume(), await world.node(managed="kubelet" not in why)
+    await make_former(world, volume, node)
+    pod = await world.pod(node, volume)
+    await world.pod_status(pod, "Running", "running")
+    if "claim" in why:
+        await world.patch(PERSISTENT_VOLUME_CLAIMS, volume.claim, {"status": {"phase": "Lost"}}, volume.namespace, "status")
+    async with world.controlling():
+        await world.settle(600)
+        assert [] == world.writes()
+
+
+@pytest.mark.parametrize("listed", ["reported", "in_use"])
+@in_virtual_time
+async def test_none_is_made_while_it_is_being_deleted_though_the_node_lists_it(listed: str) -> None:
+    """Somebody else has deleted it: the end of its detach would end the attach of the other."""
+    world = AttachDetachWorld()
+    volume = await world.volume()
+    node = await world.node(**{listed: [former_of(volume)]})
+    await make_former(world, volume, node, hold=True)
+    await world.delete(VOLUME_ATTACHMENTS, former_of(volume).va(node))
+    await world.pod(node, volume)
+    async with world.controlling():
+        await world.settle(60)
+        assert [] == world.of(POST)
+        await world.release(former_of(volume), node)
+        await world.attach(volume, node)
 
 
 @in_virtual_time

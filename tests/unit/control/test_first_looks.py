@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from mooring.kube.errors import LATE_S, Unreachable
+from mooring.sidecars.attacher import decide
+from tests.support.attaching import AttacherWorld
 from tests.support.binding import NODE, PV, PVC, BinderWorld, Forbids
-from tests.support.builders import a_claim, a_class, a_ready_node, a_volume
+from tests.support.builders import a_claim, a_class, a_ready_node, a_va, a_volume
 from tests.support.explained import Explained
 from tests.support.provisioning import ProvisioningWorld
 from tests.support.snapshotting import CREATE_VSC, VS, VSC, SnapshotWorld, finalizers
@@ -50,10 +52,44 @@ async def test_the_binder_looks_at_each_claim_and_each_volume_once() -> None:
             await world.shown(PVC, f"c{number:02}", lambda body: body["status"]["phase"] == "Bound")
         await world.settle(60)
     world.decided.clear()
+    before = world.worked_on()
     async with world.binding():
         await world.settle(60)
     assert {"claims": COUNT, "volumes": COUNT} == _once(world)
+    assert before == world.worked_on(), "all is bound: there is nothing to do"
     assert f"default/c{COUNT - 1:02}" == world.keys_of("claims")[0], "the newest first"
+
+
+async def test_the_binder_works_on_what_is_due() -> None:
+    world = _Binding(workers=1)
+    names = [f"{number:02}" for number in range(COUNT)]
+    async with world.binding():
+        for name in names:
+            await world.create(a_volume(f"bound{name}"), a_claim(f"c{name}"))
+            await world.shown(PVC, f"c{name}", lambda body: body["status"]["phase"] == "Bound")
+    for name in names:
+        await world.patch(PVC, f"c{name}", {"status": {"phase": "Pending"}}, "default", "status")
+        await world.create(a_volume(f"free{name}", phase=""))
+    async with world.binding():
+        await world.settle(60)
+    assert {"Bound"} == {one["status"]["phase"] for one in await world.list(PVC)}
+    assert {"Bound", "Available"} == {one["status"]["phase"] for one in await world.list(PV)}
+
+
+async def test_a_bug_about_one_object_does_not_end_the_controller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its key becomes work, which fails again and again."""
+    real = decide._decide_present
+
+    def decides(view: Any, attachment: Any) -> Any:
+        if attachment.metadata.name == "bad":
+            raise ValueError("a bug")
+        return real(view, attachment)
+
+    monkeypatch.setattr(decide, "_decide_present", decides)
+    world = await AttacherWorld().base()
+    await world.create(a_va("bad", "pv1", "node1"))
+    async with world.attaching(a_va("pv1-node1", "pv1", "node1")):
+        await world.attached()
 
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["the-volume-is-there", "the-volume-comes-later"])
@@ -143,6 +179,7 @@ async def test_the_provisioner_looks_at_its_volumes_and_at_claims_without_one() 
             await world.patch(PVC, name, {"spec": {"volumeName": volume["metadata"]["name"]}}, "default")
         await world.settle(60)
     world.decided.clear()
+    before = world.worked_on()
     uid = (await world.make_claim("due"))["metadata"]["uid"]
     async with world.provisioning():
         await world.provisioned("due")
@@ -151,6 +188,7 @@ async def test_the_provisioner_looks_at_its_volumes_and_at_claims_without_one() 
     counts = Counter(world.keys_of("volumes"))
     del counts[f"pvc-{uid}"]
     assert (COUNT, {1}) == (len(counts), set(counts.values()))
+    assert world.worked_on() - before < COUNT, "the volumes are in use: there is nothing to do"
 
 
 async def test_the_snapshot_controller_looks_at_each_snapshot_and_each_content_once() -> None:

@@ -35,7 +35,7 @@ from mooring.cluster.attachdetach.identity import (
     workload_of,
 )
 from mooring.cluster.attachdetach.memory import Deletion, NodeRecord, Record
-from mooring.cluster.attachdetach.view import BY_CLAIM, BY_NODE, BY_UNIQUE, BY_VOLUME, ORPHAN, View
+from mooring.cluster.attachdetach.view import BY_CLAIM, BY_NODE, BY_UNIQUE, BY_VOLUME, ORPHAN, View, is_hashed
 from mooring.cluster.attachdetach.waited import silent_since, waited_before
 from mooring.kube.errors import LATE_S
 
@@ -122,15 +122,14 @@ def volume_of(view: View, unique: str) -> Volume:
 def _former_ones(view: View, identity: Identity, pods: _Pods, foreign: Iterable[str]) -> Iterator[VolumeAttachment]:
     """Those under the name of another volume that are to go before one of the right name is made.
 
-    Where a pod needs the volume, and it may be mounted already, the one of the right name is made first.
+    Where a pod uses the volume, or may, the one of the right name is made first. One that ends already may end the attach of that.
     """
     for one in filter(None, map(view.attachment, foreign)):
         node = one.spec.node_name
         is_ending = is_deleting(one) or one.metadata.uid in view.memory.deletions
-        is_in_need = node in pods.nodes and (
-            _is_reported(identity.unique, view.node(node)) or _is_mounted(identity.unique, view.node(node), view.memory.node(node))
-        )
-        if one.spec.attacher == identity.driver and view.has_former_name(one) and (is_ending or not is_in_need):
+        is_listed = _is_reported(identity.unique, view.node(node)) or _is_mounted(identity.unique, view.node(node), view.memory.node(node))
+        is_in_need = node in pods.doubts or (node in pods.wishes and is_listed)
+        if one.spec.attacher == identity.driver and is_hashed(one) and (is_ending or (view.has_former_name(one) and not is_in_need)):
             yield one
 
 
@@ -243,6 +242,8 @@ def _place(view: View, identity: Identity, name: str, pods: _Pods, attachments: 
     record, node_record = view.memory.record(unique, name), view.memory.node(name)
     wishes = tuple(sorted(pods.wishes.get(name, ()), key=lambda wish: (wish.created, wish.ref.name)))
     reported = _is_reported(unique, node)
+    is_former = name in attachments.former
+    had = _had(unique, node, node_record, attachment) or (attachment is not None and is_former and view.had_volume_of_name(attachment))
     may_be_inherited = attachment is not None and not reported and _may_have_been_unwanted(attachment, record, wishes)
     return Place(
         _node_facts(view, name),
@@ -252,10 +253,10 @@ def _place(view: View, identity: Identity, name: str, pods: _Pods, attachments: 
         doubts=tuple(pods.doubts.get(name, ())),
         finished=tuple(pods.finished.get(name, ())),
         mounted=_is_mounted(unique, node, node_record),
-        may_be_mounted_until=node_record.unheard_until if _had(unique, node, node_record, attachment) else -math.inf,
+        may_be_mounted_until=node_record.unheard_until if had else -math.inf,
         reported=reported,
         attachment=attachment,
-        is_former=name in attachments.former,
+        is_former=is_former,
         intact=attachment is None or _is_about(view, attachment, identity, name),
         deletion=_deletion(view, attachment, reported=reported),
         foreign=tuple(attachments.foreign.get(name, ())),

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim
-from mooring.api.meta import Key, key_of
+from mooring.api.meta import Key, Object, key_of
 from mooring.api.nodes import is_out_of_service, is_ready
 from mooring.api.pods import Pod
 from mooring.api.storage import CSIDriver, VolumeAttachment
 from mooring.api.volume_names import split_unique_name
 from mooring.base.clock import Clock, Instant, in_turns
+from mooring.cluster.attachdetach import reasons as why
 from mooring.cluster.attachdetach.decision import report_written
 from mooring.cluster.attachdetach.identity import identity_of, is_managed
 from mooring.cluster.attachdetach.metrics import AttachDetachMetrics
+from mooring.cluster.attachdetach.unresolved import obstacles_of
 from mooring.cluster.attachdetach.view import BY_CLAIM, BY_NODE, BY_UNIQUE, BY_VOLUME, ORPHAN, View
 from mooring.cluster.attachdetach.waited import silent_since, written_on
-from mooring.control.backlog import newest_keys
+from mooring.control.backlog import newest_in_steps
 from mooring.control.controller import Controller
+from mooring.control.result import Because
 from mooring.control.slim import changed
 from mooring.kube.cache.informer import Change
-from mooring.kube.cache.store import newest_first
+from mooring.kube.cache.reader import Reader
+
+T = TypeVar("T", bound=Object)
 
 
 class EventHandlers:
@@ -47,15 +52,22 @@ class EventHandlers:
         view, now = self._view, self._clock.now()
         for node in view.nodes.values():
             self._met(node, now)
-        attachments, pods = newest_first(view.attachments.values()), newest_first(view.pods.values())
-        async for attachment in in_turns(attachments):
+        async for attachment in in_turns(view.attachments.values()):
             view.sort(attachment)
-        self._volumes.add_later(
-            itertools.chain.from_iterable(map(view.volumes_of_attachment, attachments)),
-            itertools.chain.from_iterable(map(view.volumes_of_pod, pods)),
-        )
-        self._reports.add_later(newest_keys(view.nodes, lambda node: node.metadata.name))
-        self._pods.add_later(map(key_of, pods))
+        self._volumes.add_later(_keys_of_each(view.attachments, view.volumes_of_attachment), _keys_of_each(view.pods, view.volumes_of_pod))
+        self._reports.add_later(self._reports.newest_due(view.nodes, lambda node: node.metadata.name, self._report_rests))
+        self._pods.add_later(self._pods.newest_due(view.pods, key_of, self._pod_rests))
+
+    def _report_rests(self, node: str) -> Because | None:
+        """One that lists just what is attached: where that is to change, the volume's first look marks it."""
+        if not self._view.lists_what_is_attached(node):
+            return None
+        self._view.memory.node(node).is_right()
+        return why.Reported(node)
+
+    def _pod_rests(self, key: Key) -> Because | None:
+        pod = self._view.pods.get(key)
+        return None if pod is None or any(obstacles_of(self._view, pod)) else why.Resolved()
 
     def _met(self, node: Node, now: Instant) -> None:
         record = self._view.memory.node(node.metadata.name)
@@ -168,6 +180,12 @@ class EventHandlers:
         for keys in several:
             for key in keys:
                 self._volumes.add(key)
+
+
+def _keys_of_each(objects: Reader[T], keys: Callable[[T], Iterable[str]]) -> Iterator[str | None]:
+    """A source: as `newest_keys`, of objects with several keys."""
+    for obj in newest_in_steps(objects):
+        yield from (None,) if obj is None else keys(obj)
 
 
 def _marks(node: Node) -> tuple[object, ...]:

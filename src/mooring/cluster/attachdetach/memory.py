@@ -207,15 +207,18 @@ before it has looked what is mounted, and says so with its first status after th
 
 
 class NodeRecord(Paced):
-    """gathers_until: what comes before is told in one write. writing: the report is
-    being written. stale: the volumes whose entry in the report may be wrong; None for all.
+    """What is remembered of a Node.
+
+    gathers_until: what comes before is told in one write. writing: the report is being written. stale: the volumes whose entry in the
+    report may be wrong; are_all_stale: or that of any; None before the first look.
 
     checked_at: when the node was asked for last: what its object shows is at least that new.
 
     unsure: a write of the report was sent, and the answer is not known. last_in_use: of a Node that was deleted; None where this process
     saw none go; unheard_until: until then a Node that came without a list may have mounted what one before it had, without an end as
-    long as it is not ready. named: what `View` has worked out from this Node, while attachments to it are orphans. managed: its kubelet
-    leaves attaching to controllers, or has done so since this process saw it first.
+    long as it is not ready.
+    named: what `View` has worked out from this Node, while attachments to it are orphans. managed: its kubelet leaves attaching to
+    controllers, or has done so since this process saw it first.
     """
 
     checked_at: Instant = -math.inf
@@ -225,16 +228,26 @@ class NodeRecord(Paced):
     last_in_use: frozenset[str] | None = None
     unheard_until: Instant = -math.inf
     managed: bool = False
-    stale: set[str] | None = None
+    stale: set[str] = msgspec.field(default_factory=set)
+    are_all_stale: bool | None = None
     named: tuple[Node | None, Mapping[str, str]] | None = None
 
     def mark(self, uniques: Iterable[str]) -> None:
         """These volumes' entries have to be looked at."""
-        if self.stale is not None:
-            self.stale.update(uniques)
+        self.stale.update(uniques)
 
     def mark_all(self) -> None:
-        self.stale = None
+        self.are_all_stale = True
+
+    def is_right(self) -> None:
+        """The first look: no entries are stale but those that are marked."""
+        if self.are_all_stale is None:
+            self.are_all_stale = False
+
+    def take_stale(self) -> Collection[str] | None:
+        """Those whose entries are looked at now; None for all."""
+        stale, self.stale, were_all_stale, self.are_all_stale = self.stale, set(), self.are_all_stale, False
+        return stale if were_all_stale is False else None
 
     def heard(self, in_use: Collection[str], *, is_new: bool, is_ready: bool, now: Instant) -> bool:
         """What the Node lists in use. is_new: it came just now. True when it is known from now on: one that lists anything has looked.

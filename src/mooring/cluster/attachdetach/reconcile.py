@@ -69,10 +69,12 @@ class Reconciler:
         volume, steps = action.volume, action.steps
         for step in steps:
             self._announce(volume.places[step.node].record, step)
-        async with asyncio.TaskGroup() as group:
-            for step in steps:
-                group.create_task(self._step(volume, step), name=f"attachdetach/{volume.unique}/{step.node}")
-        await resumed("steps", volume.unique)
+            self._note_block(volume.places[step.node], step)
+        if any(step.actions for step in steps):
+            async with asyncio.TaskGroup() as group:
+                for step in steps:
+                    group.create_task(self._step(volume, step), name=f"attachdetach/{volume.unique}/{step.node}")
+            await resumed("steps", volume.unique)
         wakes = [step.wake_s for step in steps if step.wake_s is not None]
         wakes += [REMIND_S + SLACK_S for step in steps if _waits(volume.places[step.node], step)]
         wakes += [self._left_s(volume.places[step.node]) for step in steps if self._left_s(volume.places[step.node]) > 0]
@@ -95,7 +97,6 @@ class Reconciler:
     async def _step(self, volume: Volume, step: d.Step) -> None:
         await resumed("step", (volume.unique, step.node))
         place = volume.places[step.node]
-        self._note_block(place, step)
         try:
             for action in step.actions:
                 await self._perform(volume, place, action)

@@ -55,9 +55,9 @@ class Reports:
         due = max(record.gathers_until, record.not_before)
         if now < due:  # before the report is made: that looks at volumes
             return Result(why.ReportDue(name), after_s=due - now)
-        stale, volumes = record.stale, self._volumes_of(name, record.stale)
+        stale = record.take_stale()
+        volumes = self._volumes_of(name, stale)
         report, waited = report_of(node, volumes, self._rules, now, stale), note_of(node, volumes, self._rules, now, stale)
-        record.stale = set()
         if is_current(node, report) and waited == written_on(node) and not record.unsure:
             return Result(why.Reported(name))
         because = why.Reporting(name, _names(report))

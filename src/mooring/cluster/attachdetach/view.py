@@ -14,13 +14,14 @@ import msgspec
 from mooring.api.binding import claim_key, claims_of
 from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim
 from mooring.api.inline_volumes import inline_volumes_of
-from mooring.api.meta import Key, key_of
+from mooring.api.meta import Key, is_deleting, key_of
 from mooring.api.pods import Pod
 from mooring.api.storage import CSIDriver, CSINode, VolumeAttachment
 from mooring.api.volume_names import split_unique_name
 from mooring.cluster.attachdetach.identity import Identity, identity_of, inline_identity_of, is_managed
 from mooring.cluster.attachdetach.memory import Memory
 from mooring.cluster.attachdetach.orphans import Orphans
+from mooring.cluster.attachdetach.waited import written_on
 from mooring.kube.cache.reader import Reader
 from mooring.kube.cache.store import IndexFunction
 
@@ -64,6 +65,15 @@ class View(msgspec.Struct, frozen=True):
         drivers = csi_node.spec.drivers if csi_node else None
         return next((one.node_id for one in drivers or () if one.name == driver), "")
 
+    def lists_what_is_attached(self, name: str) -> bool:
+        """True for a Node whose report has one entry for each volume that is attached there, no other one of CSI, and no time waited."""
+        node = self.node(name)
+        if node is None or written_on(node):
+            return False
+        listed = [one.name for one in node.status.volumes_attached or () if split_unique_name(one.name) is not None]
+        attached = [_by_its_name(one, key) for one, key in self.keys_on(name) if one.status.attached and not is_deleting(one)]
+        return sorted(listed) == sorted(attached)
+
     # -- which volume
 
     def key_of(self, attachment: VolumeAttachment) -> str | None:
@@ -80,7 +90,7 @@ class View(msgspec.Struct, frozen=True):
         unique = self.orphans.volume_of(name) if found is None else found.unique
         if unique is None and (unique := self._named_by_node(node).get(name) or named_by_pods(node).get(name)) is not None:
             self.orphans.is_about(attachment, unique)
-        return unique or (f"{ORPHAN}{name}" if _is_hashed(name) else None)
+        return unique or (f"{ORPHAN}{name}" if is_hashed(attachment) else None)
 
     def _volume_of(self, attachment: VolumeAttachment) -> Identity | None:
         """As it says itself, or by the PersistentVolume that it names; None where that is gone, or attached by no CSI driver."""
@@ -93,8 +103,7 @@ class View(msgspec.Struct, frozen=True):
         """The volumes that the node has, or had, in use or listed as attached. Worked out once for each Node as it stands there."""
         node, record = self.node(name), self.memory.node(name)
         if record.named is None or record.named[0] is not node:
-            status = None if node is None else node.status
-            listed = () if status is None else (*(status.volumes_in_use or ()), *(one.name for one in status.volumes_attached or ()))
+            listed = () if node is None else _listed_by(node)
             record.named = node, _by_name(name, map(split_unique_name, (*listed, *sorted(record.last_in_use or ()))))
         return record.named[1]
 
@@ -105,8 +114,14 @@ class View(msgspec.Struct, frozen=True):
 
     def has_former_name(self, attachment: VolumeAttachment) -> bool:
         """True for one whose name is that of another volume's attachment, where the node neither has that in use nor lists it."""
-        name = attachment.metadata.name
-        return _is_hashed(name) and name not in self._named_by_node(attachment.spec.node_name)
+        name, node = attachment.metadata.name, self.node(attachment.spec.node_name)
+        if node is None:
+            return is_hashed(attachment) and not self.had_volume_of_name(attachment)
+        return is_hashed(attachment) and name not in _by_name(node.metadata.name, map(split_unique_name, _listed_by(node)))
+
+    def had_volume_of_name(self, attachment: VolumeAttachment) -> bool:
+        """True where the node, or one before it, has had in use or listed as attached the volume that the name is of."""
+        return attachment.metadata.name in self._named_by_node(attachment.spec.node_name)
 
     def sort(self, attachment: VolumeAttachment) -> None:
         """To be called when the attachment, or the PersistentVolume that it names, comes or goes."""
@@ -191,8 +206,22 @@ def _by_name(node: str, volumes: Iterable[tuple[str, str] | None]) -> Mapping[st
     return {one.attachment_to(node): one.unique for one in found}
 
 
-def _is_hashed(name: str) -> bool:
-    """True for a name that only a controller like this one gives."""
+def _listed_by(node: Node) -> tuple[str, ...]:
+    """The volumes that it has in use, and those that its report lists."""
+    return (*(node.status.volumes_in_use or ()), *(one.name for one in node.status.volumes_attached or ()))
+
+
+def _by_its_name(attachment: VolumeAttachment, key: str | None) -> str:
+    """The key where the attachment has the name, and the driver, of that volume's, "" where it has others."""
+    parts = split_unique_name(key or "")
+    if key is None or parts is None or parts[0] != attachment.spec.attacher:
+        return ""
+    return key if Identity(*parts).attachment_to(attachment.spec.node_name) == attachment.metadata.name else ""
+
+
+def is_hashed(attachment: VolumeAttachment) -> bool:
+    """True for one under a name that only a controller like this one gives."""
+    name = attachment.metadata.name
     digest = name.removeprefix("csi-")
     return name.startswith("csi-") and len(digest) == 64 and all(sign in "0123456789abcdef" for sign in digest)
 

@@ -29,7 +29,7 @@ from mooring.api.meta import Key, Object, key_of
 from mooring.base import texts
 from mooring.kube.cluster import order
 
-__all__ = ["TOMBSTONES_MAX", "Cause", "Change", "IndexFunction", "Sight", "Store", "newest_first"]
+__all__ = ["TOMBSTONES_MAX", "Cause", "Change", "IndexFunction", "Sight", "Store", "newest_first", "version"]
 
 T = TypeVar("T", bound=Object)
 IndexFunction = Callable[[T], Iterable[str]]
@@ -109,7 +109,7 @@ class Store(Generic[T]):
 
     def places(self) -> dict[str, None]:
         """Where all objects are, the newest first; `at` gives what is there."""
-        return dict.fromkeys(sorted(self._objects, key=lambda place: _version(self._objects[place]), reverse=True))
+        return dict.fromkeys(sorted(self._objects, key=lambda place: version(self._objects[place]), reverse=True))
 
     def at(self, place: str) -> T:
         return self._objects[place]
@@ -255,12 +255,13 @@ class Store(Generic[T]):
 
 def newest_first(objects: Iterable[T]) -> list[T]:
     """The objects, from the one that changed last to the one that has not changed for longest."""
-    return sorted(objects, key=_version, reverse=True)
+    return sorted(objects, key=version, reverse=True)
 
 
-def _version(obj: Object) -> int:
-    version = obj.metadata.resource_version
-    return int(version) if version.isdecimal() else 0
+def version(obj: Object) -> int:
+    """Larger for what changed later; 0 where that can't be told."""
+    text = obj.metadata.resource_version
+    return int(text) if text.isdecimal() else 0
 
 
 def _place(obj: Object) -> str:

@@ -7,6 +7,7 @@ a change by others, that wakes keys as its event would, since the event will bri
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 
 import msgspec
@@ -16,9 +17,11 @@ from mooring.api.meta import is_deleting
 from mooring.api.storage import CSINode, VolumeAttachment
 from mooring.control.backlog import newest_keys
 from mooring.control.controller import Controller
+from mooring.control.decision import rests
 from mooring.control.slim import changed
 from mooring.control.topics import Topic
 from mooring.kube.cache.informer import Cause, Change
+from mooring.sidecars.attacher.decide import decide_attachment
 from mooring.sidecars.attacher.memory import secret_read
 from mooring.sidecars.attacher.view import BY_NODE, BY_VOLUME, VOLUME, View, node_mask
 
@@ -39,8 +42,8 @@ class EventHandlers:
     def look_at_all(self) -> None:
         """A term begins."""
         view = self._view
-        ours = newest_keys(view.attachments, lambda one: one.metadata.name if one.spec.attacher == view.driver.name else None)
-        self._attachments.add_later(ours)
+        at_rest = rests(functools.partial(decide_attachment, view))
+        self._attachments.add_later(self._attachments.newest_due(view.attachments, lambda one: one.metadata.name, at_rest))
         self._volumes.add_later(newest_keys(view.volumes, lambda pv: pv.metadata.name if view.releasable(pv) else None))
 
     def attachment_changed(self, change: Change[VolumeAttachment]) -> None:

@@ -236,6 +236,9 @@ class ClaimController:
 
     # -- waking claims
 
+    def decide(self, key: Key) -> Decision[Any]:
+        return self._reconciler.decide(key)
+
     def forget(self, claim: PersistentVolumeClaim) -> None:
         """The claim is gone."""
         self.controller.forget(key_of(claim))

@@ -12,7 +12,7 @@ from typing import Any
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, annotation, key_of
 from mooring.api.storage import VolumeAttributesClass
-from mooring.control.backlog import newest_keys
+from mooring.control.decision import rests
 from mooring.control.slim import changed
 from mooring.kube.cache.informer import Cause, Change
 from mooring.sidecars.resizer import names
@@ -68,7 +68,8 @@ class EventHandlers:
 
     def look_at_all(self) -> None:
         """A term begins."""
-        self._claims.controller.add_later(newest_keys(self._view.claims, key_of))
+        controller = self._claims.controller
+        controller.add_later(controller.newest_due(self._view.claims, key_of, rests(self._claims.decide)))
 
     def claim_changed(self, change: Change[PersistentVolumeClaim]) -> Iterable[Key]:
         if change.new is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 from collections.abc import Iterator, Sequence
 
@@ -17,9 +18,10 @@ from mooring.cluster.binder.available_volumes import is_free
 from mooring.cluster.binder.caches import BindingCaches
 from mooring.cluster.binder.match import could_take
 from mooring.cluster.binder.view import BY_CLAIM, BY_CLASS, BY_VOLUME, UNSET, View, is_default
+from mooring.cluster.binder.volumes.decide import decide_claim, decide_volume
 from mooring.cluster.binder.volumes.waiting_claims import WaitingClaims, is_looking
-from mooring.control.backlog import newest_keys
 from mooring.control.controller import Controller
+from mooring.control.decision import rests
 from mooring.control.slim import changed
 from mooring.kube.cache.informer import Change
 from mooring.kube.cache.reader import Reader
@@ -116,8 +118,11 @@ class BindingEventHandlers:
         """A term begins: each claim and each volume is looked at, and first the claims that look for a volume."""
         looking = await self._offers.look_at_all()
         self._has_looked = True
-        self._claim_queue.add_later(itertools.chain(looking, newest_keys(self._claims, key_of)))
-        self._volume_queue.add_later(newest_keys(self._volumes, lambda pv: pv.metadata.name))
+        claims, volumes, view = self._claim_queue, self._volume_queue, self._view
+        bound, served = rests(functools.partial(decide_claim, view)), rests(functools.partial(decide_volume, view))
+        others = claims.newest_due(self._claims, lambda claim: None if is_looking(claim) else key_of(claim), bound)
+        claims.add_later(itertools.chain(looking, others))
+        volumes.add_later(volumes.newest_due(self._volumes, lambda pv: pv.metadata.name, served))
 
     def claim_changed(self, change: Change[PersistentVolumeClaim]) -> None:
         if not changed(change.old, change.new):

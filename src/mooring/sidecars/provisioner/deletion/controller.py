@@ -6,15 +6,15 @@ nothing meanwhile. A volume whose deletion failed comes again after its back-off
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Final
 
 from mooring.api.core import ObjectReference, PersistentVolume
 from mooring.api.storage import VOLUME_ATTACHMENTS, VolumeAttachment
 from mooring.base.log import logger
-from mooring.control.backlog import newest_keys
 from mooring.control.controller import Controller
-from mooring.control.decision import Deciding, Decision, Failed
+from mooring.control.decision import Deciding, Decision, Failed, rests
 from mooring.control.event_once import EventOnce
 from mooring.control.locks import KeyLock
 from mooring.control.result import Problem, Result
@@ -103,9 +103,8 @@ class VolumeDeletion:
 
     async def look_at_all(self) -> None:
         """A term begins."""
-        driver = self._view.driver
-        ours = newest_keys(self._volumes.store, lambda pv: pv.metadata.name if is_provisioned_by(driver, pv) else None)
-        self.controller.add_later(ours)
+        at_rest = rests(functools.partial(decide_deletion, self._view))
+        self.controller.add_later(self.controller.newest_due(self._volumes.store, lambda pv: pv.metadata.name, at_rest))
 
     # -- waking volumes
 
