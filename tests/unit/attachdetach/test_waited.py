@@ -139,6 +139,26 @@ async def test_a_return_of_the_node_that_nobody_has_looked_at_begins_anew(recrea
 
 
 @in_virtual_time
+async def test_a_return_that_no_time_tells_of_begins_anew_though_nobody_has_looked_at_it() -> None:
+    """The Node has no time of its last transition. All is shown at once."""
+    watch = HeldWatch("nodes")
+    world = AttachDetachWorld(watch)
+    volume, node = await dead(world)
+    await world.node_status(node, conditions=[{"type": "Ready", "status": "Unknown"}])
+    async with world.controlling():
+        await world.settle(300)
+        watch.hold()
+        await world.node_status(node, conditions=[{"type": "Ready", "status": "True"}])
+        await world.settle(30)
+        await world.node_status(node, conditions=[{"type": "Ready", "status": "Unknown"}])
+        watch.let_go()
+        await world.settle(350)
+        assert await world.va(volume, node)
+        await world.settle(20)
+        assert await world.va(volume, node) is None
+
+
+@in_virtual_time
 async def test_a_node_that_is_deleted_while_it_is_silent_has_not_come_back() -> None:
     world = AttachDetachWorld()
     volume, node = await dead(world)

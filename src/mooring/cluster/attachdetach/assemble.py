@@ -313,7 +313,7 @@ def _had(unique: str, node: Node | None, record: NodeRecord, attachment: VolumeA
 def _node_facts(view: View, name: str) -> NodeFacts:
     node = view.node(name)
     since = "" if node is None or is_ready(node) else silent_since(node)
-    silence = "" if node is None or is_ready(node) else f"{node.metadata.uid} {since}"
+    silence = "" if node is None or is_ready(node) else f"{node.metadata.uid} {view.memory.node(name).silences} {since}"
     return NodeFacts(name, node is not None, is_ready(node), is_out_of_service(node), silence, bool(since))
 
 

@@ -143,6 +143,7 @@ class EventHandlers:
             return
         record, is_same = self._view.memory.node(name), old is not None and new is not None and old.metadata.uid == new.metadata.uid
         record.managed = is_managed(new) or (is_same and (record.managed or is_managed(old)))
+        record.silences += new is not None and is_ready(new)
         if old is not None and not is_same:
             record.gone(old.status.volumes_in_use or (), self._clock.now())
         is_heard = new is not None and record.heard(

@@ -216,7 +216,7 @@ class NodeRecord(Paced):
 
     unsure: a write of the report was sent, and the answer is not known. last_in_use: of a Node that was deleted; None where this process
     saw none go; unheard_until: until then a Node that came without a list may have mounted what one before it had, without an end as
-    long as it is not ready.
+    long as it is not ready. silences: how often it was seen ready, which ends one, though no decision may be made before the next one.
     named: what `View` has worked out from this Node, while attachments to it are orphans. managed: its kubelet leaves attaching to
     controllers, or has done so since this process saw it first.
     """
@@ -227,6 +227,7 @@ class NodeRecord(Paced):
     unsure: bool = False
     last_in_use: frozenset[str] | None = None
     unheard_until: Instant = -math.inf
+    silences: int = 0
     managed: bool = False
     stale: set[str] = msgspec.field(default_factory=set)
     are_all_stale: bool | None = None
