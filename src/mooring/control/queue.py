@@ -38,10 +38,10 @@ K = TypeVar("K", bound=Hashable)
 
 FAILURES_MAX: Final = 100_000
 KEYS_IN_TURN: Final = 16
-"""Keys that a worker handles in a row while MANY_KEYS or a backlog wait."""
+"""Keys that a worker handles in a row while MANY_KEYS or a backlog wait; with a backlog, all workers of the queue together."""
 MANY_KEYS: Final = 64
 DRAWS_IN_TURN: Final = 50
-"""Keys of the backlog that a worker looks up in a row, where none of them is due. A decision about each may take 30 µs."""
+"""Keys of the backlog that are looked up in one turn of the loop. A decision about each may take 30 µs."""
 _STALE_TIMERS_MAX: Final = 64  # forgotten entries of the heap that are put up with, beyond one per live entry
 _TICK_S: Final = 0.001  # timers may fire a clock's tick early; uvloop's is a millisecond
 
@@ -50,6 +50,26 @@ _log = logger(__name__)
 
 class QueueClosed(Exception):
     """The queue hands out no more keys: a worker ends."""
+
+
+class _Share:
+    """The part of one turn of the loop that all workers have together: after so many steps the others have theirs."""
+
+    def __init__(self, steps: int) -> None:
+        self._steps, self._taken = steps, 0
+
+    @property
+    def is_taken(self) -> bool:
+        return self._taken >= self._steps
+
+    def take(self) -> None:
+        """One step."""
+        self._taken += 1
+        if self._taken == self._steps:
+            asyncio.get_running_loop().call_soon(self._renew)
+
+    def _renew(self) -> None:
+        self._taken = 0
 
 
 class WorkQueue(Generic[K]):
@@ -62,6 +82,7 @@ class WorkQueue(Generic[K]):
         self._place = place or name
         self._queue: deque[K] = deque()
         self._backlog: Backlog[K] | None = None  # there while it has keys
+        self._draws, self._keys, self._draws_rest = _Share(DRAWS_IN_TURN), _Share(KEYS_IN_TURN), False
         self._dirty: dict[K, Instant] = {}  # keys to be worked on, since when: in the queue, or again after their worker is done
         self._processing: dict[K, Instant] = {}  # keys in the hands of a worker, since when
         self._waiting: dict[K, tuple[Instant, int]] = {}  # delayed keys, until when, and the number of their entry in the heap
@@ -211,12 +232,9 @@ class WorkQueue(Generic[K]):
 
     async def _first(self) -> K:
         """The key that waits longest, else one of the backlog. Raises QueueClosed."""
-        draws = 0
         while not self._queue and not self._closed:
-            if self._backlog is not None:
-                self._draw(self._backlog)
-                if (draws := draws + 1) % DRAWS_IN_TURN == 0:
-                    await give_way()
+            if self._backlog is not None and not self._draws_rest:
+                await self._draw(self._backlog)
                 continue
             getter = asyncio.get_running_loop().create_future()
             self._getters.append(getter)
@@ -232,8 +250,19 @@ class WorkQueue(Generic[K]):
             raise QueueClosed(self._name)
         return self._queue.popleft()
 
-    def _draw(self, backlog: Backlog[K]) -> None:
-        """Adds the next key of the backlog, if it is due."""
+    async def _draw(self, backlog: Backlog[K]) -> None:
+        """Adds the next key of the backlog, if it is due. While the others have their turn, no other worker draws."""
+        if self._draws.is_taken:
+            self._draws_rest = True
+            try:
+                await give_way()
+            except asyncio.CancelledError:
+                self._wake_one()  # it goes on with it
+                raise
+            finally:
+                self._draws_rest = False
+            return
+        self._draws.take()
         if (key := backlog.draw()) is not None:
             self.add(key)
         if not backlog:
@@ -256,9 +285,13 @@ class WorkQueue(Generic[K]):
     async def _work(self, handle: Callable[[K], Awaitable[None]]) -> None:
         """Raises QueueClosed."""
         for number in itertools.count(1):
-            if number % KEYS_IN_TURN == 0 and (self._backlog is not None or len(self._queue) >= MANY_KEYS):
+            if number % KEYS_IN_TURN == 0 and len(self._queue) >= MANY_KEYS:
+                await give_way()
+            while self._backlog is not None and self._keys.is_taken:
                 await give_way()
             key = await self.get()
+            if self._backlog is not None:
+                self._keys.take()
             try:
                 await handle(key)
             except Exception as error:  # must not end the other keys' work

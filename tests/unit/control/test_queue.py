@@ -336,6 +336,54 @@ async def test_others_get_their_turn_while_many_keys_wait_that_need_nobody(queue
 # -- the backlog
 
 
+@pytest.mark.parametrize("are_due", [True, False])
+async def test_all_workers_together_take_a_share_of_a_turn_for_a_backlog(queue: WorkQueue[str], are_due: bool):
+    handled: list[str] = []
+    looked_up: list[int] = []
+    seen: list[tuple[int, int]] = []
+
+    async def handle(key: str) -> None:
+        handled.append(key)
+
+    def keys():
+        for number in range(2000):
+            looked_up.append(number)
+            yield str(number) if are_due else None
+
+    async def other() -> None:
+        while len(looked_up) < 2000:
+            seen.append((len(looked_up), len(handled)))
+            await asyncio.sleep(0)
+
+    queue.add_later(keys())
+    workers = [asyncio.create_task(queue.work(handle)) for _ in range(30)]
+    await asyncio.create_task(other())
+    draws, works = (max(later[n] - earlier[n] for earlier, later in itertools.pairwise(seen)) for n in (0, 1))
+    assert 0 < draws <= 2 * queue_module.DRAWS_IN_TURN, "one share before its turn, and one after it"
+    assert works <= 2 * queue_module.KEYS_IN_TURN
+    await asyncio.sleep(1)
+    assert (2000 if are_due else 0) == len(handled)
+    queue.close()
+    await asyncio.gather(*workers)
+
+
+async def test_a_worker_that_is_cancelled_while_others_have_their_turn_leaves_the_backlog_to_the_next(queue: WorkQueue[str]):
+    handled: list[str] = []
+
+    async def handle(key: str) -> None:
+        handled.append(key)
+
+    queue.add_later(str(number) if number == 199 else None for number in range(200))
+    first, second = (asyncio.create_task(queue.work(handle)) for _ in range(2))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.sleep(1)
+    assert ["199"] == handled
+    queue.close()
+    await second
+
+
 async def test_what_has_time_comes_when_nothing_else_waits(queue: WorkQueue[str]):
     looked_up: list[str] = []
 
