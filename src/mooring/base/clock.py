@@ -58,6 +58,26 @@ async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
             await give_way()
 
 
+class Share:
+    """The part of one turn of the loop that several tasks have together: after so many steps the others have theirs."""
+
+    def __init__(self, steps: int) -> None:
+        self._steps, self._taken = steps, 0
+
+    @property
+    def is_taken(self) -> bool:
+        return self._taken >= self._steps
+
+    def take(self) -> None:
+        """One step."""
+        self._taken += 1
+        if self._taken == self._steps:
+            asyncio.get_running_loop().call_soon(self._renew)
+
+    def _renew(self) -> None:
+        self._taken = 0
+
+
 class SharedClock(LoopClock):
     """The same, of the loop that it is made in, and for other threads, too."""
 

@@ -24,7 +24,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable
 from typing import Final, Generic, TypeVar
 
 from mooring.base.backoff import BackOff
-from mooring.base.clock import Clock, Instant, give_way
+from mooring.base.clock import Clock, Instant, Share, give_way
 from mooring.base.log import logger
 from mooring.base.logform import Lines
 from mooring.base.randomness import Random
@@ -52,26 +52,6 @@ class QueueClosed(Exception):
     """The queue hands out no more keys: a worker ends."""
 
 
-class _Share:
-    """The part of one turn of the loop that all workers have together: after so many steps the others have theirs."""
-
-    def __init__(self, steps: int) -> None:
-        self._steps, self._taken = steps, 0
-
-    @property
-    def is_taken(self) -> bool:
-        return self._taken >= self._steps
-
-    def take(self) -> None:
-        """One step."""
-        self._taken += 1
-        if self._taken == self._steps:
-            asyncio.get_running_loop().call_soon(self._renew)
-
-    def _renew(self) -> None:
-        self._taken = 0
-
-
 class WorkQueue(Generic[K]):
     """name: the label of its metrics and logs. backoff: for `retry`. place: its name in the program's order."""
 
@@ -82,7 +62,7 @@ class WorkQueue(Generic[K]):
         self._place = place or name
         self._queue: deque[K] = deque()
         self._backlog: Backlog[K] | None = None  # there while it has keys
-        self._draws, self._keys, self._draws_rest = _Share(DRAWS_IN_TURN), _Share(KEYS_IN_TURN), False
+        self._draws, self._keys, self._draws_rest = Share(DRAWS_IN_TURN), Share(KEYS_IN_TURN), False
         self._dirty: dict[K, Instant] = {}  # keys to be worked on, since when: in the queue, or again after their worker is done
         self._processing: dict[K, Instant] = {}  # keys in the hands of a worker, since when
         self._waiting: dict[K, tuple[Instant, int]] = {}  # delayed keys, until when, and the number of their entry in the heap
