@@ -183,14 +183,14 @@ class ScaleLoad(Load):
     async def _beat(self, rate: float) -> None:
         leases, began = LEASES.whole(), time.monotonic()
         for number in itertools.count():
-            spec = {"renewTime": time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())}
+            spec = {"renewTime": _now()}
             name = node_name(number % self.size.nodes)
             await self._cluster.patch(leases, name, Patch(PatchType.MERGE, {"spec": spec}), "kube-node-lease")
             await asyncio.sleep(max(0.0, began + (number + 1) / rate - time.monotonic()))
 
     async def hold_lease(self, name: str) -> None:
         """For an hour from now, as some other replica."""
-        now = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
+        now = _now()
         spec = {"holderIdentity": "another", "leaseDurationSeconds": 3600, "acquireTime": now, "renewTime": now}
         with contextlib.suppress(AlreadyExists):
             await self._cluster.create(LEASES.whole(), {"metadata": {"name": name}, "spec": spec}, NS)
@@ -284,6 +284,11 @@ class Asked:
     def __sub__(self, before: Asked) -> Asked:
         requests = {key: count - before.requests.get(key, 0) for key, count in self.requests.items()}
         return Asked({key: count for key, count in requests.items() if count}, self.sent - before.sent)
+
+
+def _now() -> str:
+    """As a Lease has it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
 
 
 def _jobs(load: ScaleLoad, moves: int) -> Iterator[Coroutine[Any, Any, None]]:

@@ -12,7 +12,7 @@ from tests.sim.plan import DRIVER, FINALIZER
 from tests.sim.plane import agent_checkers, workload_checkers
 from tests.sim.plane.hands import Hands
 from tests.sim.plane.placing import is_waiting
-from tests.sim.plane.stands import Attachment, is_active, is_alive, node_of
+from tests.sim.plane.stands import is_active, is_alive, node_of
 from tests.sim.plane.world import PlaneWorld
 from tests.sim.provisioning import checkers as claim_checkers
 
@@ -84,18 +84,12 @@ def _attachments(world: PlaneWorld) -> Iterator[Complaint]:
     wanted = {attachment_name(DRIVER, *pair): pair for pair in world.laws.wanted()}
     for name in sorted(world.laws.attachments.keys() - wanted.keys()):
         found = world.laws.attachments[name]
-        if (_handle_of(world, found), found.node) not in wanted.values():
+        if (world.laws.handle_of_volume(found.volume), found.node) not in wanted.values():
             yield "I8", f"{found} is not wanted and still there"
     for name, pair in sorted(wanted.items()):
         found = world.laws.attachments.get(name)
         if found is None or not found.attached or found.deleting:
             yield "I7", f"{pair} is wanted, its attachment is {found}"
-
-
-def _handle_of(world: PlaneWorld, attachment: Attachment) -> str:
-    """Of the volume that its PersistentVolume names now."""
-    pv = world.laws.volumes.get(attachment.volume)
-    return "" if pv is None else str(pv["spec"]["csi"]["volumeHandle"])
 
 
 def _reports(world: PlaneWorld, hands: Hands) -> Iterator[Complaint]:

@@ -44,7 +44,7 @@ def _names_say_whose_a_volume_is() -> Planted:
 
 def _former_names_are_foreign() -> Planted:
     """An attachment that was made when its PersistentVolume named another volume counts as made by somebody else."""
-    return mock.patch.object(View, "has_former_name", return_value=False)
+    return mock.patch.object(View, "is_name_unused", return_value=False)
 
 
 def _drops_wake_themselves() -> Planted:

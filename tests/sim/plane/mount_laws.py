@@ -33,7 +33,7 @@ class MountLaws(Stands):
     def call_begins(self, process: int, verb: str, handle: str, node: str) -> None:
         self.counts["calls"] += 1
         claimed = attachment_name(DRIVER, handle, node) in self.attachments or any(
-            self._handle_of_volume(one.volume) == handle and one.node == node for one in self.attachments.values()
+            self.handle_of_volume(one.volume) == handle and one.node == node for one in self.attachments.values()
         )
         if self._plan.attachers == 1:
             return

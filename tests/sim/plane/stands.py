@@ -121,7 +121,7 @@ class Stands:
 
     def _of_handle(self, handle: str) -> Iterator[Attachment]:
         for one in self.attachments.values():
-            if self._pairs.get(one.name, ("", ""))[0] == handle or self._handle_of_volume(one.volume) == handle:
+            if self._pairs.get(one.name, ("", ""))[0] == handle or self.handle_of_volume(one.volume) == handle:
                 yield one
 
     def _health_changed(self, stand: NodeStand, version: int, new: Json) -> None:
@@ -151,7 +151,8 @@ class Stands:
             self._single[handle] = RWX not in new["spec"]["accessModes"]
         self._refresh_wishes(version)
 
-    def _handle_of_volume(self, name: str) -> str:
+    def handle_of_volume(self, name: str) -> str:
+        """Of the volume that the PersistentVolume of this name names now, "" without one."""
         pv = self.volumes.get(name)
         return "" if pv is None else str(pv["spec"]["csi"]["volumeHandle"])
 
@@ -162,7 +163,7 @@ class Stands:
             return ""
         pv = self.volumes.get(found["spec"].get("volumeName", ""))
         ref = (pv or {}).get("spec", {}).get("claimRef") or {}
-        return self._handle_of_volume(found["spec"]["volumeName"]) if ref.get("uid") == found["metadata"]["uid"] else ""
+        return self.handle_of_volume(found["spec"]["volumeName"]) if ref.get("uid") == found["metadata"]["uid"] else ""
 
     def wanted(self) -> dict[Pair, list[Json]]:
         """The pods that want each volume on each node."""

@@ -21,7 +21,7 @@ def former_of(volume: Vol) -> Vol:
 
 
 async def make_former(world: AttachDetachWorld, volume: Vol, node: str, *, hold: bool = False) -> str:
-    return await world.make_va(volume, node, name=attachment_name(DRIVER, FORMER, node), hold=hold)
+    return await world.make_va(volume, node, name=former_of(volume).va(node), hold=hold)
 
 
 @in_virtual_time
@@ -167,7 +167,7 @@ async def test_it_stays_while_the_other_one_is_needed() -> None:
         await world.delete_pod(pod)
         await world.set_in_use(node)
         await world.wait_no_va(former_of(volume), node)
-        assert [volume.va(node), attachment_name(DRIVER, FORMER, node)] == [one.name for one in world.of(DELETE)]
+        assert [volume.va(node), former_of(volume).va(node)] == [one.name for one in world.of(DELETE)]
 
 
 @in_virtual_time

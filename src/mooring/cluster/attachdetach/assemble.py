@@ -129,7 +129,7 @@ def _former_ones(view: View, identity: Identity, pods: _Pods, foreign: Iterable[
         is_ending = is_deleting(one) or one.metadata.uid in view.memory.deletions
         is_listed = _is_reported(identity.unique, view.node(node)) or _is_mounted(identity.unique, view.node(node), view.memory.node(node))
         is_in_need = node in pods.doubts or (node in pods.wishes and is_listed)
-        if one.spec.attacher == identity.driver and is_hashed(one) and (is_ending or (view.has_former_name(one) and not is_in_need)):
+        if one.spec.attacher == identity.driver and is_hashed(one) and (is_ending or (view.is_name_unused(one) and not is_in_need)):
             yield one
 
 

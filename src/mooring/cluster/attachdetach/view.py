@@ -112,12 +112,12 @@ class View(msgspec.Struct, frozen=True):
         found = (identity_of(pv) for pod in self.pods.by(BY_NODE, name) for pv in self.objects_of_pod(pod))
         return _by_name(name, (None if one is None else (one.driver, one.handle) for one in found))
 
-    def has_former_name(self, attachment: VolumeAttachment) -> bool:
-        """True for one whose name is that of another volume's attachment, where the node neither has that in use nor lists it."""
+    def is_name_unused(self, attachment: VolumeAttachment) -> bool:
+        """True where the node neither has in use nor lists the volume that the name is of."""
         name, node = attachment.metadata.name, self.node(attachment.spec.node_name)
         if node is None:
-            return is_hashed(attachment) and not self.had_volume_of_name(attachment)
-        return is_hashed(attachment) and name not in _by_name(node.metadata.name, map(split_unique_name, _listed_by(node)))
+            return not self.had_volume_of_name(attachment)
+        return name not in _by_name(node.metadata.name, map(split_unique_name, _listed_by(node)))
 
     def had_volume_of_name(self, attachment: VolumeAttachment) -> bool:
         """True where the node, or one before it, has had in use or listed as attached the volume that the name is of."""
