@@ -57,6 +57,11 @@ def request_of(claim: PersistentVolumeClaim) -> Decimal:
     return amount((claim.spec.resources.requests or {}).get("storage", ""))
 
 
+def own_volume_name(claim: PersistentVolumeClaim) -> str:
+    """The name that external-provisioner's default gives to the volume that it makes for the claim, and to no other."""
+    return f"pvc-{claim.metadata.uid}"
+
+
 def is_fully_bound(claim: PersistentVolumeClaim) -> bool:
     """As the scheduler sees it; the phase does not count."""
     return bool(claim.spec.volume_name) and has_annotation(claim, BIND_COMPLETED)

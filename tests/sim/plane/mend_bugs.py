@@ -42,6 +42,11 @@ def _names_say_whose_a_volume_is() -> Planted:
     return mock.patch.object(binding, "_bound_to", return_value=None)
 
 
+def _volumes_are_made_for_nobody() -> Planted:
+    """A volume whose claimRef was taken is not bound to the claim that it was made for, which waits for its node's volume."""
+    return mock.patch.object(binding, "_made_for", return_value=None)
+
+
 def _former_names_are_foreign() -> Planted:
     """An attachment that was made when its PersistentVolume named another volume counts as made by somebody else."""
     return mock.patch.object(View, "is_name_unused", return_value=False)
@@ -61,4 +66,5 @@ MEND_BUGS: Final[Mapping[str, Bug]] = {
     "refusals-are-moves": Bug(_refusals_are_moves, {"silent"}, first_seed=249),
     "taints-by-place": Bug(_taints_go_by_place, {"others"}, first_seed=410),
     "names-say-whose": Bug(_names_say_whose_a_volume_is, {"bound-lost", "deleted-wanted"}, first_seed=2163),
+    "made-for-nobody": Bug(_volumes_are_made_for_nobody, {"I7"}, first_seed=1000231),
 }

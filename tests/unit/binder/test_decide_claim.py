@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mooring.api.binding import BIND_COMPLETED, BOUND_BY_CONTROLLER, PROVISIONER
+from mooring.api.binding import BIND_COMPLETED, BOUND_BY_CONTROLLER, PROVISIONED_BY, PROVISIONER
 from mooring.api.classes import CLASS_BETA
 from mooring.api.meta import Key
 from mooring.cluster.binder.volumes import reasons as why
@@ -55,6 +55,9 @@ def is_old(decision: Decision[Action]) -> bool:
 # -- matching
 
 SIZES = [a_volume("pv5", size="5Gi"), a_volume("pv10", size="10Gi"), a_volume("pv20", size="20Gi")]
+OWNER = a_claim(uid="u", selected="n1")
+OWN = a_volume("pvc-u", annotations={PROVISIONED_BY: DRIVER})
+LARGE_OWN = a_volume("pvc-u", size="9Gi", annotations={PROVISIONED_BY: DRIVER})
 MATCHES = {
     "B05-the-smallest-that-fits": ([a_claim(size="7Gi"), *SIZES], "pv10"),
     "B07-reserved-by-name-though-larger": ([a_claim(), a_volume("small"), a_volume("pv", size="50Gi", claim="claim")], "pv"),
@@ -83,6 +86,12 @@ MATCHES = {
     "the-old-annotation-wins": ([a_claim(sc="sc", annotations={CLASS_BETA: "old"}), a_volume("new"), a_volume("pv", sc="old")], "pv"),
     "B22-static-volume-waits-for-a-pod": ([a_claim(), a_class(wffc=True), a_volume()], None),
     "B22-also-when-a-node-is-chosen": ([a_claim(selected="n1"), a_class(wffc=True), a_volume()], None),
+    "its-own-whose-claimRef-was-taken": ([OWNER, a_class(wffc=True), OWN], "pvc-u"),
+    "its-own-by-name-alone": ([OWNER, a_class(wffc=True), a_volume("pvc-u")], None),
+    "its-own-that-is-too-small": ([a_claim(uid="u", selected="n1", size="2Gi"), a_class(wffc=True), OWN], None),
+    "its-own-that-is-another-claims-by-now": ([OWNER, a_class(wffc=True), a_claim("other", volume="pvc-u"), OWN], None),
+    "its-own-and-no-node-selected": ([a_claim(uid="u"), a_class(wffc=True), OWN], None),
+    "its-own-is-one-of-all-without-delay": ([OWNER, a_volume(), LARGE_OWN], "pv"),
     "B23-reserved-waits-for-nobody": ([a_claim(), a_class(wffc=True), a_volume(claim="claim")], "pv"),
 }
 

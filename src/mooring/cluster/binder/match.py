@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mooring.api.binding import capacity_of, mode_of, names_claim, request_of
+from mooring.api.binding import PROVISIONED_BY, capacity_of, has_annotation, mode_of, names_claim, own_volume_name, request_of
 from mooring.api.classes import volume_class_of
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.matching import selects
@@ -42,6 +42,11 @@ def reserved_for(volumes: Volumes, claim: PersistentVolumeClaim) -> PersistentVo
     """The volume whose claimRef names this claim and that could be bound to it; fewest access modes, then smallest first."""
     found = [pv for pv in volumes.by(BY_CLAIM, str(key_of(claim))) if names_claim(pv, claim) and _could_hold(pv, claim)]
     return min(found, key=lambda pv: (len(pv.spec.access_modes or ()), capacity_of(pv)), default=None)
+
+
+def was_made_for(claim: PersistentVolumeClaim, pv: PersistentVolume) -> bool:
+    """True for a free volume that was provisioned for this claim: somebody took its claimRef, and no other will be made for the claim."""
+    return pv.metadata.name == own_volume_name(claim) and has_annotation(pv, PROVISIONED_BY) and is_free(pv) and could_take(claim, pv)
 
 
 def could_take(claim: PersistentVolumeClaim, pv: PersistentVolume) -> bool:

@@ -21,6 +21,7 @@ from mooring.api.binding import (
     has_no_class,
     is_finished,
     is_of_claim,
+    own_volume_name,
 )
 from mooring.api.classes import class_of
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
@@ -35,6 +36,7 @@ BY_CLAIM: Final = "binding/claim"  # volumes by the claim they name; pods by the
 BY_VOLUME: Final = "binding/volume"  # claims by the volume they name
 BY_CLASS: Final = "binding/class"  # claims that are not bound
 BY_SELECTED: Final = "binding/selected"  # claims that are not bound, by the node chosen for them
+BY_OWN: Final = "binding/own"  # the same claims by the name of the volume that is made for them
 BY_RESERVING: Final = "binding/reserving"  # the same claims by their class: room is needed for them somewhere
 BY_ATTRIBUTES: Final = "binding/attributes"  # claims and volumes by attributes class
 BY_NODE: Final = "binding/node"
@@ -98,6 +100,7 @@ CLAIM_INDEXES: Final[Mapping[str, Callable[[PersistentVolumeClaim], Iterable[str
     BY_VOLUME: lambda claim: (claim.spec.volume_name,) if claim.spec.volume_name else (),
     BY_CLASS: lambda claim: (UNSET if has_no_class(claim) else class_of(claim),) if _is_open(claim) else (),
     BY_SELECTED: lambda claim: (claim.metadata.annotations or {}).get(SELECTED_NODE, "").split() if not claim.spec.volume_name else (),
+    BY_OWN: lambda claim: (own_volume_name(claim),) if has_annotation(claim, SELECTED_NODE) and not claim.spec.volume_name else (),
     BY_RESERVING: lambda claim: (class_of(claim),) if has_annotation(claim, SELECTED_NODE) and not claim.spec.volume_name else (),
     BY_ATTRIBUTES: lambda claim: attributes_of(claim),
 }

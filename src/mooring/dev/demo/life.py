@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from mooring.api.binding import own_volume_name
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Node, PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import finalizers_of
 from mooring.api.nodes import OUT_OF_SERVICE_TAINT
@@ -51,7 +52,7 @@ class LifeDemo:
         self._stage.moment("the claim is bound to a new volume")
         self._story.checked(f"the claim is bound, {(self._story.elapsed_s - began_s) * 1000:.0f} ms after it was made")
         self.pv = bound.spec.volume_name
-        self._stage.expect("name of the PersistentVolume", f"pvc-{bound.metadata.uid}", self.pv)
+        self._stage.expect("name of the PersistentVolume", own_volume_name(bound), self.pv)
         pv = await self._polling.until(PERSISTENT_VOLUMES, self.pv, _has_its_claim, "is bound")
         assert pv is not None
         self._check_bound(bound, pv)

@@ -37,7 +37,7 @@ def of_claim(change: Change[PersistentVolumeClaim]) -> Iterator[Topic]:
     yield wake_topics.claim(change.key)
     selected = annotation(change.old, SELECTED_NODE) if change.old is not None else ""
     taken_back = selected and change.new is not None and annotation(change.new, SELECTED_NODE) != selected
-    if change.new is None or change.new.spec.volume_name or taken_back:  # room that was promised to it
+    if change.new is None or change.new.spec.volume_name or taken_back:  # room that was promised to it, or the volume that was made for it
         yield wake_topics.room_of(class_of(change.object))
 
 

@@ -17,11 +17,11 @@ from mooring.api.core import Node, PersistentVolume, PersistentVolumeClaim
 from mooring.api.matching import fits_node, selects, topology_matches
 from mooring.api.meta import Key, key_of
 from mooring.api.storage import CSIStorageCapacity
-from mooring.cluster.binder.match import best_match
+from mooring.cluster.binder.match import best_match, was_made_for
 from mooring.cluster.binder.scheduling import reasons as why
 from mooring.cluster.binder.scheduling.claims import PodClaims
 from mooring.cluster.binder.scheduling.view import View
-from mooring.cluster.binder.view import BY_CLASS, BY_RESERVING
+from mooring.cluster.binder.view import BY_CLASS, BY_OWN, BY_RESERVING
 
 _Promised = Mapping[str, Decimal]
 """Bytes promised to claims without a volume, by node name."""
@@ -90,6 +90,7 @@ class VolumeFilters:
             if planned and name != planned:
                 return False
             taken = self._view.plans.claim_of(name) not in (None, key) or any(name == other for other, _ in chosen)
+            taken = taken or any(was_made_for(one, pv) for one in self._view.claims.by(BY_OWN, name))
             return not taken and fits_node(pv, node.metadata.labels, node.metadata.name)
 
         return fits

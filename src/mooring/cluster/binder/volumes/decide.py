@@ -15,11 +15,11 @@ from typing import Final
 import msgspec
 
 from mooring.api import binding as names
-from mooring.api.binding import claim_key, has_annotation, has_no_class, is_delayed, mode_of, names_claim
+from mooring.api.binding import claim_key, has_annotation, has_no_class, is_delayed, mode_of, names_claim, own_volume_name
 from mooring.api.classes import class_of
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, annotation, key_of
-from mooring.cluster.binder.match import best_match, why_unsuited
+from mooring.cluster.binder.match import best_match, was_made_for, why_unsuited
 from mooring.cluster.binder.reasons import Gone, Told
 from mooring.cluster.binder.view import BY_VOLUME, View
 from mooring.cluster.binder.volumes import reasons as why
@@ -68,6 +68,8 @@ def _decide_unbound(view: View, claim: PersistentVolumeClaim, absent: Absent) ->
     storage_class = view.storage_class(class_name)
     delayed = is_delayed(storage_class)
     pv = best_match(view.volumes, claim, delayed=delayed, fits=_not_taken(view, key_of(claim)))
+    if pv is None and delayed:
+        pv = _made_for(view, claim)
     if pv is not None:
         if storage_class is None and class_name not in ("", absent.class_name) and not names_claim(pv, claim):
             return Decision(why.LooksForClass(class_name), (LookUpClass(class_name),), again=True)
@@ -83,6 +85,14 @@ def _decide_unbound(view: View, claim: PersistentVolumeClaim, absent: Absent) ->
     if storage_class is None:
         return _told(why.ClassMissing(class_name))
     return _ask(claim, storage_class.provisioner)
+
+
+def _made_for(view: View, claim: PersistentVolumeClaim) -> PersistentVolume | None:
+    """The volume of a claim with a selected node that was made for it, though its claimRef was taken; unless a claim names it."""
+    pv = view.volumes.get(own_volume_name(claim)) if has_annotation(claim, names.SELECTED_NODE) else None
+    if pv is None or not was_made_for(claim, pv) or view.claims.by(BY_VOLUME, pv.metadata.name):
+        return None
+    return pv if _not_taken(view, key_of(claim))(pv) else None
 
 
 def _not_taken(view: View, claim: Key) -> Callable[[PersistentVolume], bool]:

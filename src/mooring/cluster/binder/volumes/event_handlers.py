@@ -17,7 +17,7 @@ from mooring.base.clock import in_turns
 from mooring.cluster.binder.available_volumes import is_free
 from mooring.cluster.binder.caches import BindingCaches
 from mooring.cluster.binder.match import could_take
-from mooring.cluster.binder.view import BY_CLAIM, BY_CLASS, BY_VOLUME, UNSET, View, is_default
+from mooring.cluster.binder.view import BY_CLAIM, BY_CLASS, BY_OWN, BY_VOLUME, UNSET, View, is_default
 from mooring.cluster.binder.volumes.decide import decide_claim, decide_volume
 from mooring.cluster.binder.volumes.waiting_claims import WaitingClaims, is_looking
 from mooring.control.controller import Controller
@@ -145,8 +145,9 @@ class BindingEventHandlers:
         for pv in (change.old, change.new):
             if pv is not None and pv.spec.claim_ref is not None:
                 self._claim_queue.add(claim_key(pv.spec.claim_ref))
-        for claim in self._claims.by(BY_VOLUME, change.key.name):
-            self._claim_queue.add(key_of(claim))
+        for index in (BY_VOLUME, BY_OWN):
+            for claim in self._claims.by(index, change.key.name):
+                self._claim_queue.add(key_of(claim))
         if self._has_looked and change.new is not None and is_free(change.new):
             self._offers.offer(change.new)
 
