@@ -18,6 +18,8 @@ from mooring.kube.cache.reader import Reader
 from mooring.kube.cache.store import newest_first, version
 
 ORDERED_IN_STEP: Final = 500
+LONG: Final = 5_000
+"""Steps of a backlog after which the process has changed: what was remembered of the keys stays."""
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T", bound=Object)
@@ -55,6 +57,7 @@ class Backlog(Generic[K]):
 
     def __init__(self) -> None:
         self._sources: deque[_Source[K]] = deque()
+        self._steps = 0
 
     def __bool__(self) -> bool:
         """True while a source may have another key."""
@@ -71,10 +74,15 @@ class Backlog(Generic[K]):
     def draw(self) -> K | None:
         """One step: the next key of a source. None when that was at its end, or its key needs no look, or has been worked on since."""
         source = self._sources.popleft()
+        self._steps += 1
         for key in source.keys:
             self._sources.append(source)
             return None if key in source.begun else key
         return None
+
+    @property
+    def was_long(self) -> bool:
+        return self._steps >= LONG
 
     def begins(self, key: K) -> None:
         """This key is worked on now: it is no longer due."""

@@ -23,6 +23,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from typing import Final, Generic, TypeVar
 
+from mooring.base import heap
 from mooring.base.backoff import BackOff
 from mooring.base.clock import Clock, Instant, Share, give_way
 from mooring.base.log import logger
@@ -247,6 +248,8 @@ class WorkQueue(Generic[K]):
             self.add(key)
         if not backlog:
             self._backlog = None
+            if backlog.was_long:
+                heap.settle()
 
     async def work(self, handle: Callable[[K], Awaitable[None]]) -> None:
         """One worker: hands keys to handle until the queue is closed. An exception of that is a bug: it is logged, and the key comes again.

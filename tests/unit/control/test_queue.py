@@ -5,10 +5,12 @@ import itertools
 
 import pytest
 
+from mooring.base import heap
 from mooring.base.clock import LoopClock
 from mooring.base.metrics import Metrics
 from mooring.base.randomness import Random
 from mooring.control import queue as queue_module
+from mooring.control.backlog import LONG
 from mooring.control.queue import BackOff, QueueClosed, QueueMetrics, WorkQueue
 from tests.support.virtual_loop import in_virtual_time
 
@@ -424,6 +426,24 @@ async def test_a_key_in_hand_that_is_due_comes_again_after_done(queue: WorkQueue
     assert "b" == await queue.get()
     queue.done("a")
     assert "a" == await queue.get()
+
+
+async def test_the_collector_leaves_alone_what_a_long_backlog_has_made(queue: WorkQueue[str], monkeypatch: pytest.MonkeyPatch):
+    settled: list[str] = []
+    monkeypatch.setattr(heap, "settle", lambda: settled.append("settled"))
+
+    async def handle(key: str) -> None: ...
+
+    working = asyncio.create_task(queue.work(handle))
+    for _ in range(2):
+        queue.add_later(None for _ in range(LONG // 2))
+        await asyncio.sleep(1)
+    assert not settled
+    queue.add_later(None for _ in range(LONG))
+    await asyncio.sleep(1)
+    assert ["settled"] == settled
+    queue.close()
+    await working
 
 
 async def test_a_backlog_wakes_idle_workers(queue: WorkQueue[str]):

@@ -68,7 +68,7 @@ NOTHING_TOLD: Final[Mapping[str, Told]] = MappingProxyType({})
 """Of almost all records: one for all of them."""
 
 
-class Paced(msgspec.Struct):
+class Paced(msgspec.Struct, gc=False):
     """What failed is tried again at `not_before`, whatever wakes its key meanwhile. failures: in a row.
 
     The kit's back-off is a key's, and a change ends it. But a volume's key stands for all its nodes, each of which fails for itself; and
@@ -89,7 +89,7 @@ class Paced(msgspec.Struct):
         self.failures, self.not_before = 0, -math.inf
 
 
-class Record(Paced):
+class Record(Paced, gc=False):
     """One volume on one node. Times are None while what they count is not so. node: "" for a record that no memory holds.
 
     unwanted_since: no pod wants it there. unhealthy_since: the node is not ready, in the silence of this mark.
