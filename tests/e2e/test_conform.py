@@ -30,6 +30,7 @@ def hostpath(folder: Path, *flags: str) -> str:
     return " ".join(words)
 
 
+@pytest.mark.long
 def test_a_good_driver_that_is_killed_again_and_again_keeps_every_rule(tmp_path: Path) -> None:
     needs_mounts()
     done = conform(hostpath(tmp_path), "--volume-mib=1")

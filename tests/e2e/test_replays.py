@@ -189,6 +189,7 @@ async def test_a_record_of_attachdetach_is_replayed_to_the_same_decisions(kubeco
     assert_same(await attached(kubeconfig, tmp_path), decisions=10)
 
 
+@pytest.mark.long
 async def test_a_record_of_attachdetach_that_was_cut_is_replayed(kubeconfig: Path, tmp_path: Path) -> None:
     assert_cut(await attached(kubeconfig, tmp_path, f"--flight-recorder-bytes={2 * CUT}", count=12))
 
@@ -226,6 +227,7 @@ async def test_a_record_of_all_controllers_in_one_process_is_replayed_to_the_sam
     assert 2 == sum("-pvc" in name and name.startswith("csi-") for name in decided), "the resizer, for size and class"
 
 
+@pytest.mark.long
 async def test_a_record_of_several_controllers_that_was_cut_is_replayed(kubeconfig: Path, tmp_path: Path) -> None:
     assert_cut(await lived(kubeconfig, tmp_path, f"--flight-recorder-bytes={8 * CUT}", count=8))
 

@@ -11,7 +11,7 @@ from mooring.sidecars.attacher import decide
 from tests.sim.recorded import PARTS, WITHOUT_DRIVER, Recordings, decisions_of, recorders
 from tests.support.spans import SpansInMemory
 
-CHUNK = 10
+CHUNK = 5
 COUNTS = {"attacher": 20, "resizer": 20, "provisioner": 30, "snapshots": 10, "attachdetach": 30}
 SLOWER = [pytest.param("binder", 0, 4)]
 CHUNKS = [
@@ -19,6 +19,8 @@ CHUNKS = [
     for part, count in COUNTS.items()
     for first in range(0, count, CHUNK)
 ] + SLOWER
+QUICK = {"attacher", "provisioner", "resizer"}
+QUICK_AND_LONG = [part if part in QUICK else pytest.param(part, marks=pytest.mark.long) for part in PARTS]
 
 
 def lived(part: str, seed: int, monkeypatch: pytest.MonkeyPatch, spans: SpansInMemory | None = None) -> tuple[Recordings, str]:
@@ -81,7 +83,7 @@ def test_a_record_that_was_cut_is_replayed_from_what_the_caches_held(monkeypatch
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", QUICK_AND_LONG)
 def test_a_life_is_the_same_with_a_recorder_and_without(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(101, 105):  # (the plane's life 100 is forty times as long as most)
         run = importlib.import_module(f"{PARTS[part][0]}.run")
@@ -89,7 +91,7 @@ def test_a_life_is_the_same_with_a_recorder_and_without(part: str, monkeypatch: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", QUICK_AND_LONG)
 def test_a_life_and_its_records_are_the_same_with_traces(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Byte by byte: each clock reading, draw, request and decision."""
     spans = SpansInMemory()

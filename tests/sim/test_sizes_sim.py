@@ -16,8 +16,8 @@ from tests.sim.sizes.scenarios import SCENARIOS
 
 pytestmark = pytest.mark.slow
 
-DEAR = {"claims", "volumes-on-node"}
-"""They take a quarter of a minute each."""
+DEAR = {"attachments-alone", "claims", "growths", "snapshots", "volumes-on-node"}
+"""They take up to a quarter of a minute each."""
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.long) if name in DEAR else name for name in SCENARIOS])

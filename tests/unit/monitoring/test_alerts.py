@@ -167,7 +167,7 @@ def test_an_alert_fires_by_its_fault(name: str, tmp_path: Path) -> None:
     ("name", "fault", "minutes"),
     [
         ("MooringGrowthStuck", refuse_to_grow, 30),
-        ("MooringGrowthStuck", never_grow_on_the_node, 70),
+        pytest.param("MooringGrowthStuck", never_grow_on_the_node, 70, marks=pytest.mark.long),
         pytest.param("MooringSnapshotStuck", never_get_ready, 370, marks=pytest.mark.long),
     ],
     ids=["the user's move", "the node's move", "not ready for hours"],
@@ -186,6 +186,7 @@ def test_an_alert_for_the_go_programs_fires_without_our_own_metrics(name: str, t
     assert "" == judged(tmp_path, theirs, minutes, {FIRED % minutes: [f'{{alertname="{name}"}} 1']})
 
 
+@pytest.mark.long
 def test_no_alert_fires_in_a_healthy_hour(tmp_path: Path) -> None:
     world = run_virtual(_healthy(60))
     assert 60 * 60 / SCRAPE_S <= world.scrapes.count
