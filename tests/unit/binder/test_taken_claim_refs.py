@@ -144,6 +144,18 @@ async def test_a_claim_that_names_it_gets_it_also_after_a_restart() -> None:
         await world.bound(world("named"), name_of(volume))
 
 
+async def test_the_claim_gets_it_once_nobody_names_it_any_more() -> None:
+    async with binding() as (_, world):
+        node = await world.make_node()
+        volume = made_for(world, await a_waiting_claim(world, node))
+        await world.make_claim("names-it", volume=name_of(volume), size="9Ti")
+        await world.create(volume)
+        await world.told(await world.get(PVC, world("names-it")), "Warning", "VolumeMismatch", "too small")
+        assert not (await world.get(PVC, world("claim")))["spec"].get("volumeName")
+        await world.delete(PVC, world("names-it"))
+        await world.bound(world("claim"), name_of(volume))
+
+
 async def test_once_its_node_is_gone_the_claim_goes_to_another_one() -> None:
     async with binding() as (_, world):
         gone = await world.make_node("n1")

@@ -135,6 +135,7 @@ class BindingEventHandlers:
         for claim in (change.old, change.new):
             if claim is not None and claim.spec.volume_name:
                 self._volume_queue.add(claim.spec.volume_name)
+                self._look_again(BY_OWN, claim.spec.volume_name)  # it named another claim's volume
         for pv in self._view.volumes.by(BY_CLAIM, str(key)):
             self._volume_queue.add(pv.metadata.name)
 
@@ -145,11 +146,14 @@ class BindingEventHandlers:
         for pv in (change.old, change.new):
             if pv is not None and pv.spec.claim_ref is not None:
                 self._claim_queue.add(claim_key(pv.spec.claim_ref))
-        for index in (BY_VOLUME, BY_OWN):
-            for claim in self._claims.by(index, change.key.name):
-                self._claim_queue.add(key_of(claim))
+        self._look_again(BY_VOLUME, change.key.name)
+        self._look_again(BY_OWN, change.key.name)
         if self._has_looked and change.new is not None and is_free(change.new):
             self._offers.offer(change.new)
+
+    def _look_again(self, index: str, value: str) -> None:
+        for claim in self._claims.by(index, value):
+            self._claim_queue.add(key_of(claim))
 
     def class_changed(self, change: Change[StorageClass]) -> Iterator[Key]:
         if changed(change.old, change.new):
