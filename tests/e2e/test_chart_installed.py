@@ -132,6 +132,7 @@ def _tag(plane: ControlPlane) -> set[str]:
     return {each["image"].partition(":")[2] for spec in specs for each in spec["containers"] if each["name"] != "driver"}
 
 
+@pytest.mark.long
 def test_a_release_lives_in_a_restricted_namespace(new_control_plane: Callable[..., ControlPlane], tmp_path: Path) -> None:
     """Its pods are admitted, a drain leaves one of two, and install, upgrade, rollback and uninstall do what they say."""
     plane = new_control_plane()

@@ -369,6 +369,7 @@ def test_dev_comes_back_to_its_port_and_says_when_it_can_not(tmp_path: Path) -> 
         assert before != config.read_bytes()
 
 
+@pytest.mark.long
 def test_a_demo_that_nobody_reads_to_the_end_ends_in_a_line() -> None:
     with subprocess.Popen([*MOORING, "demo"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -105,6 +105,7 @@ def unread(tmp_path: Path) -> tuple[subprocess.Popen[bytes], int]:
         return subprocess.Popen([*MOORING, "dev", "--nodes=1"], stdout=out, stderr=log, env=environment), reader
 
 
+@pytest.mark.long
 async def test_a_reader_that_stops_reading_holds_nothing_else_up(tmp_path: Path) -> None:
     """As a pager does after its first page; the end waits for it no longer either."""
     program, reader = unread(tmp_path)

@@ -218,6 +218,7 @@ async def lived(kubeconfig: Path, folder: Path, *more: str, count: int = 2) -> P
             return await written(program, folder / "log")
 
 
+@pytest.mark.long
 async def test_a_record_of_all_controllers_in_one_process_is_replayed_to_the_same_decisions(kubeconfig: Path, tmp_path: Path) -> None:
     path = await lived(kubeconfig, tmp_path)
     assert_same(path, decisions=40, calls=10)

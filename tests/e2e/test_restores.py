@@ -62,6 +62,7 @@ async def _provisioner(world: Snapshots, kubeconfig: Path, *, go: bool) -> Async
 
 
 @pytest.mark.parametrize("go_provisioner", [True, False], ids=["go-provisioner", "go-snapshots"])
+@pytest.mark.long
 async def test_a_claim_is_filled_from_a_snapshot_of_the_others(
     new_control_plane: Callable[..., ControlPlane], tmp_path: Path, go_provisioner: bool
 ) -> None:

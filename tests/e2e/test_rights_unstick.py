@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from mooring.api.snapshot_names import BOUND_FINALIZER, CLAIM_FINALIZER, CONTENT_FINALIZER, GROUP_CONTENT_FINALIZER, GROUP_FINALIZER
@@ -76,6 +77,7 @@ def stuck(plane: ControlPlane) -> dict[str, Json]:
     return found
 
 
+@pytest.mark.long
 async def test_the_rights_of_its_page_are_enough_for_unstick_and_all_are_needed(
     new_control_plane: Callable[..., ControlPlane], tmp_path: Path
 ) -> None:

@@ -138,6 +138,7 @@ def test_the_sidecars_lead(parts: StorageParts) -> None:
     assert {f"external-attacher-leader-{parts.driver.name.replace('.', '-')}", "snapshot-controller-leader"} <= leading()
 
 
+@pytest.mark.long
 def test_clients_go_on_when_the_server_was_killed(parts: StorageParts) -> None:
     before = Story(parts, "before")
     before.bound()

@@ -15,10 +15,12 @@ from tests.sim.points.trial import Way, trial_of, trials_of
 
 QUICK = 41
 """In every run of the tests, one point in so many: no divisor of how often the ways take turns."""
+DEAR = {"lead-attach", "lead-move"}
+"""They take half a minute each."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.long) if name in DEAR else name for name in SCRIPTS])
 def test_some_points_of_each_script_come_to_the_same_end(name: str) -> None:
     record = recorded(SCRIPTS[name])
     for trial in itertools.islice(all_trials(SCRIPTS[name], record), QUICK // 2, None, QUICK):

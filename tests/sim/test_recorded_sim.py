@@ -48,6 +48,7 @@ def test_a_replay_comes_to_the_same_decisions_byte_by_byte(part: str, first: int
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_standbys_term_is_replayed_from_what_its_caches_held(monkeypatch: pytest.MonkeyPatch) -> None:
     decided = same = 0
     for seed in range(40):

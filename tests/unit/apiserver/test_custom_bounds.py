@@ -63,6 +63,7 @@ def test_rules_have_a_budget(row: str) -> None:
     assert time.process_time() - begun < SECONDS_MAX
 
 
+@pytest.mark.long
 def test_the_rules_of_all_items_share_a_budget() -> None:
     item = {
         "type": "object",

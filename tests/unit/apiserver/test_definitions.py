@@ -17,6 +17,7 @@ from mooring.apiserver.store import ObjectStore
 from mooring.base.clock import LoopClock
 from mooring.base.randomness import Random
 from tests.support.customkinds import GROUP, a_definition, a_version, an_object, spec_of
+from tests.support.virtual_loop import in_virtual_time
 from tests.unit.apiserver.objects import NOW, a_store, create
 
 COUNT = 200
@@ -65,6 +66,7 @@ async def test_a_restart_in_the_midst_goes_on(tmp_path: Path) -> None:
         assert len(await _until_gone(store)) > 1
 
 
+@in_virtual_time
 async def test_one_that_is_held_says_so_at_the_end() -> None:
     store = a_store()
     create(store, CUSTOM_RESOURCE_DEFINITIONS, a_definition("things", a_version(spec_of(text={"type": "string"}))))

@@ -40,6 +40,7 @@ def test_a_fresh_cycle_is_collected_before_all_is_left_alone():
     assert name not in {id(one) for one in gc.get_objects()}
 
 
+@pytest.mark.long
 def test_what_has_ended_is_freed_after_a_thaw():
     cycle: list[object] = []
     cycle.append(cycle)

@@ -133,6 +133,7 @@ async def refusing() -> AsyncIterator[int]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("collector", [hanging, refusing])
+@pytest.mark.long
 async def test_a_collector_that_does_not_take_them_keeps_nobody_waiting(collector, monkeypatch, caplog) -> None:
     async with collector() as port:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")

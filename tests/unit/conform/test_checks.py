@@ -46,8 +46,16 @@ async def test_the_reference_driver_keeps_every_rule(tmp_path: Path) -> None:
     }
 
 
+QUICK = 4
+"""In every run of the tests, one broken driver in so many."""
+BENT = [
+    pytest.param(one, id=f"{one.breaks}-{one.__name__}", marks=pytest.mark.long if number % QUICK else [])
+    for number, one in enumerate(Bent.all)
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("bent", Bent.all, ids=[f"{one.breaks}-{one.__name__}" for one in Bent.all])
+@pytest.mark.parametrize("bent", BENT)
 async def test_a_broken_driver_is_caught_by_its_rule_and_by_no_other(tmp_path: Path, bent: type[Bent]) -> None:
     report = await conform(tmp_path, bent)
     assert numbers(report) == {bent.breaks}, "\n".join(f"{one.check}: {one.breach.line}" for one in report.findings)

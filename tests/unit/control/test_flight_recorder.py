@@ -68,6 +68,7 @@ def an_event(number: int, version: int | None = None) -> WatchEvent[VolumeAttach
     return WatchEvent(type, msgspec.convert(values, VolumeAttachment), rv)
 
 
+@pytest.mark.long
 async def test_it_keeps_no_more_than_its_bytes_and_knows_what_it_left_out() -> None:
     bytes_max = 2**20
     recorder = Recorder(LoopClock(), bytes_max)
@@ -90,6 +91,7 @@ async def test_it_keeps_no_more_than_its_bytes_and_knows_what_it_left_out() -> N
     assert (40_000, "va-19999") == (record.header.left_out + len(record.entries), record.entries[-1].key.strip("'"))
 
 
+@pytest.mark.long
 async def test_objects_that_the_bases_alone_hold_count_as_well() -> None:
     bytes_max = 2**20
     held: dict[int, Any] = {}

@@ -194,6 +194,7 @@ def test_no_alert_fires_in_a_healthy_hour(tmp_path: Path) -> None:
     assert "" == judged(tmp_path, world.scrapes.series, 60, {FIRED % 60: [], 'group(ALERTS{alertstate="firing"})': []})
 
 
+@pytest.mark.long
 def test_a_users_mistakes_with_claims_raise_no_alert(tmp_path: Path) -> None:
     async def mistakes(world: MonitoredWorld) -> None:
         world.driver.always("CreateVolume", Fail(Code.INVALID_ARGUMENT))

@@ -121,6 +121,7 @@ def test_a_driver_of_somebody_else_s_is_not_restarted(socket: Path) -> None:
             cluster.restart_driver()
 
 
+@pytest.mark.long
 def test_a_node_returns_whose_driver_takes_its_time_to_serve(tmp_path: Path) -> None:
     with a_cluster(f"sh -c 'sleep 1.5; exec {command(tmp_path)}'", nodes=1) as cluster:
         claim = cluster.claim("data").bound()
@@ -143,6 +144,7 @@ def test_a_command_is_restarted_and_each_of_its_nodes_has_its_own(tmp_path: Path
         cluster.until(lambda: all(path.read_text() != first[path.name] for path in tmp_path.iterdir()), "both are other processes")
 
 
+@pytest.mark.long
 def test_restarts_at_the_same_time_come_one_after_the_other(tmp_path: Path) -> None:
     """As where two calls are the first of their kind. A node without power gets no driver by them."""
     words = f"{sys.executable} -m mooring.cli.mooring driver run tests.unit.testing.test_command:Twin --option folder={tmp_path}"

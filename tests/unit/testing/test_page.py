@@ -16,6 +16,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.long
 def test_the_page_s_tests_pass(tmp_path: Path) -> None:
     (tmp_path / "shelf.py").write_text(blocks("driver.md")[0])
     for number, text in enumerate(blocks("testing.md")):

@@ -5,10 +5,13 @@ from __future__ import annotations
 import gc
 import weakref
 
+import pytest
+
 from mooring.base import heap
 from mooring.testing.sync import Cluster
 
 
+@pytest.mark.long
 def test_nothing_is_left_of_a_controller_that_was_killed(mooring_cluster: Cluster) -> None:
     controllers = mooring_cluster.aio.plane.controllers
     for name in mooring_cluster.controllers:

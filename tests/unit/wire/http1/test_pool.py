@@ -214,6 +214,7 @@ async def test_a_used_connection_that_ends_as_it_is_handed_over_is_nobody_s() ->
     await pool.ended()
 
 
+@pytest.mark.long
 async def test_an_idle_connection_that_ends_takes_no_memory() -> None:
     dials = FakeDials(at_once=True)
     pool = Pool(dials.dial)
