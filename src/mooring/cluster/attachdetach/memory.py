@@ -73,6 +73,8 @@ class Paced(msgspec.Struct, gc=False):
 
     The kit's back-off is a key's, and a change ends it. But a volume's key stands for all its nodes, each of which fails for itself; and
     whatever happens to a node's volumes must not bring a refused report of it again at once.
+
+    There is one for each volume, in no reference cycle: the collector leaves them alone.
     """
 
     failures: int = 0
