@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from mooring.api.binding import claims_of
+from mooring.api.binding import claims_of, own_volume_name
 from mooring.api.classes import class_of
 from mooring.api.coordination import LEASES, NODE_LEASE_NAMESPACE
 from mooring.api.core import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, Node, PersistentVolume, PersistentVolumeClaim
@@ -110,7 +110,7 @@ class Reading(SceneRequests):
             await self.volume(claim.spec.volume_name)
         elif driver:
             await self._driver(driver)
-            await self._get(self.scene.volumes, PERSISTENT_VOLUMES, Key("", f"pvc-{claim.metadata.uid}"), is_vital=False)
+            await self._get(self.scene.volumes, PERSISTENT_VOLUMES, Key("", own_volume_name(claim)), is_vital=False)
         source = claim.spec.data_source_ref or claim.spec.data_source
         if source is not None and source.kind == "VolumeSnapshot":
             await self.snapshot(Key(key.namespace, source.name))

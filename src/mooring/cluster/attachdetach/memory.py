@@ -74,7 +74,7 @@ class Paced(msgspec.Struct, gc=False):
     The kit's back-off is a key's, and a change ends it. But a volume's key stands for all its nodes, each of which fails for itself; and
     whatever happens to a node's volumes must not bring a refused report of it again at once.
 
-    There is one for each volume, in no reference cycle: the collector leaves them alone.
+    It is in no reference cycle, so the collector leaves it alone: a large cluster has one for each volume.
     """
 
     failures: int = 0
@@ -91,7 +91,7 @@ class Paced(msgspec.Struct, gc=False):
         self.failures, self.not_before = 0, -math.inf
 
 
-class Record(Paced, gc=False):
+class Record(Paced):
     """One volume on one node. Times are None while what they count is not so. node: "" for a record that no memory holds.
 
     unwanted_since: no pod wants it there. unhealthy_since: the node is not ready, in the silence of this mark.

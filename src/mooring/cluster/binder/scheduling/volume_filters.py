@@ -90,8 +90,8 @@ class VolumeFilters:
             if planned and name != planned:
                 return False
             taken = self._view.plans.claim_of(name) not in (None, key) or any(name == other for other, _ in chosen)
-            taken = taken or any(was_made_for(one, pv) for one in self._view.claims.by(BY_OWN, name))
-            return not taken and fits_node(pv, node.metadata.labels, node.metadata.name)
+            is_anothers = any(was_made_for(one, pv) for one in self._view.claims.by(BY_OWN, name))
+            return not taken and not is_anothers and fits_node(pv, node.metadata.labels, node.metadata.name)
 
         return fits
 

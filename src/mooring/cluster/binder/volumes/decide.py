@@ -9,7 +9,6 @@ A claim that names another volume counts at once: its volumeName never changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -19,7 +18,7 @@ from mooring.api.binding import claim_key, has_annotation, has_no_class, is_dela
 from mooring.api.classes import class_of
 from mooring.api.core import PersistentVolume, PersistentVolumeClaim
 from mooring.api.meta import Key, annotation, key_of
-from mooring.cluster.binder.match import best_match, was_made_for, why_unsuited
+from mooring.cluster.binder.match import Fits, best_match, was_made_for, why_unsuited
 from mooring.cluster.binder.reasons import Gone, Told
 from mooring.cluster.binder.view import BY_VOLUME, View
 from mooring.cluster.binder.volumes import reasons as why
@@ -66,10 +65,10 @@ def decide_claim(view: View, key: Key, absent: Absent = NOTHING_ABSENT) -> Decis
 def _decide_unbound(view: View, claim: PersistentVolumeClaim, absent: Absent) -> Decision[Action]:
     class_name = class_of(claim)
     storage_class = view.storage_class(class_name)
-    delayed = is_delayed(storage_class)
-    pv = best_match(view.volumes, claim, delayed=delayed, fits=_not_taken(view, key_of(claim)))
+    delayed, fits = is_delayed(storage_class), _not_taken(view, key_of(claim))
+    pv = best_match(view.volumes, claim, delayed=delayed, fits=fits)
     if pv is None and delayed:
-        pv = _made_for(view, claim)
+        pv = _made_for(view, claim, fits)
     if pv is not None:
         if storage_class is None and class_name not in ("", absent.class_name) and not names_claim(pv, claim):
             return Decision(why.LooksForClass(class_name), (LookUpClass(class_name),), again=True)
@@ -87,15 +86,15 @@ def _decide_unbound(view: View, claim: PersistentVolumeClaim, absent: Absent) ->
     return _ask(claim, storage_class.provisioner)
 
 
-def _made_for(view: View, claim: PersistentVolumeClaim) -> PersistentVolume | None:
+def _made_for(view: View, claim: PersistentVolumeClaim, fits: Fits) -> PersistentVolume | None:
     """The volume of a claim with a selected node that was made for it, though its claimRef was taken; unless a claim names it."""
     pv = view.volumes.get(own_volume_name(claim)) if has_annotation(claim, names.SELECTED_NODE) else None
-    if pv is None or not was_made_for(claim, pv) or view.claims.by(BY_VOLUME, pv.metadata.name):
+    if pv is None or not was_made_for(claim, pv) or view.claims.by(BY_VOLUME, pv.metadata.name) or not fits(pv):
         return None
-    return pv if _not_taken(view, key_of(claim))(pv) else None
+    return pv
 
 
-def _not_taken(view: View, claim: Key) -> Callable[[PersistentVolume], bool]:
+def _not_taken(view: View, claim: Key) -> Fits:
     return lambda pv: view.taken.get(pv.metadata.name, claim) == claim
 
 
